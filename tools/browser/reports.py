@@ -1,6 +1,7 @@
 """Checks of the HTML reports: they open from a file, say what they are, and ask for nothing."""
 
 import json
+import pathlib
 import random
 import re
 import subprocess
@@ -8,11 +9,12 @@ import subprocess
 import names
 
 
-def made(look, name, *command):
+def made(look, name, *command, program="headstart"):
     """The report that a command writes."""
     path = look.work / f"{name}.html"
+    binary = pathlib.Path(look.headstart).with_name(program)
     done = subprocess.run(
-        [look.headstart, *map(str, command), path], capture_output=True, text=True, check=False,
+        [binary, *map(str, command), path], capture_output=True, text=True, check=False,
         cwd=look.work, timeout=120,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -23,7 +25,7 @@ PHONE = {"width": 390, "height": 844}
 UNFOLD = "all => all.forEach((it) => { it.open = true; })"
 FOLD = "all => all.forEach((it) => { it.open = false; })"
 # The footer says which version made it, when, and by which command.
-MADE = re.compile(r"Headstart \d+\.\d+\.\d+\S*, \d{4}-\d\d-\d\d \d\d:\d\d UTC\s+headstart \w+")
+MADE = re.compile(r"Headstart \d+\.\d+\.\d+\S*, \d{4}-\d\d-\d\d \d\d:\d\d UTC\s+headstart(-lab)? \w+")
 # Smallest text of a chart on the screen, CSS pixels.
 TEXT_PX_MIN = 11
 SMALL_TEXTS = """
@@ -173,9 +175,9 @@ def the_report_of_the_demo_opens(look):
 
 
 def the_report_of_a_simulation_opens(look):
-    command = ["simulate", "prediction", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1",
+    command = ["prediction", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1",
                "--policies", "lru,oracle", "--sizes", "60K,80K,100K", "--predictor", "none", "--html"]
-    path = made(look, "simulate", *command)
+    path = made(look, "simulate", *command, program="headstart-lab")
     looked_at(look, path, "report-simulate")
     has_verdict(look, path)
 

@@ -29,7 +29,7 @@ FUNCTION = re.compile(
 )
 OPENINGS = re.compile(r"^(What|Who|Whose|Whom|Where|How)\b")
 
-# As in xtask/src/tidy/prose/report.rs.
+# As in xtask/src/tidy/participle_type.rs.
 IRREGULAR = set(
     "About Apart Begun Beside Beyond Bound Brought Built Drawn Found Gone Grown Held Kept Known "
     "Learnt Left Lost Made Meant Met Nothing Read Seldom Sent Set Shown Spent Split Told What "

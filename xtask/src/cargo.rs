@@ -6,7 +6,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Variables that `cargo run` sets for us and a shell would not. Build scripts that watch them
 /// (`ring`'s is one) would be rebuilt each time a developer alternates `cargo test` and `cargo x`.
@@ -34,6 +34,12 @@ impl Cargo {
         variables: &[(&str, &str)],
     ) -> io::Result<ExitStatus> {
         self.command(arguments).envs(variables.iter().copied()).status()
+    }
+
+    /// Runs cargo to its end, and returns what it wrote to standard output.
+    pub(crate) fn output(&self, arguments: &[&str]) -> io::Result<(ExitStatus, String)> {
+        let output = self.command(arguments).stderr(Stdio::inherit()).output()?;
+        Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
     /// Whether `cargo <subcommand>` can be run: rustup installs it as a component.

@@ -12,6 +12,7 @@ mod examples;
 mod report;
 mod services;
 mod step;
+mod test_binaries;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -10,6 +10,7 @@
 mod architecture;
 mod arrows;
 mod banned_calls;
+mod closure_it;
 mod documents;
 mod file_length;
 mod function_length;
@@ -20,11 +21,16 @@ mod machine_paths;
 mod manifest;
 mod markdown;
 mod mask;
+mod match_bool;
 mod metric_names;
+mod participle_type;
 mod prose;
+mod repeated_type;
 mod rust_file;
 mod sources;
 mod tree;
+mod tuple_parameter;
+mod type_declarations;
 mod unsafe_code;
 mod workspace_dependencies;
 
@@ -76,6 +82,11 @@ const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
     machine_paths::violations,
     prose::violations,
     documents::violations,
+    closure_it::violations,
+    tuple_parameter::violations,
+    match_bool::violations,
+    participle_type::violations,
+    repeated_type::violations,
 ];
 
 /// One finding: where, against which rule, and what to do.

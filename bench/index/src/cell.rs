@@ -252,13 +252,19 @@ impl Bench {
                         .map(|round| per_second(count(round), took(round))),
                 )
             };
-            let apply = |round: &Chunk| match hashes_in_apply {
-                true => round.apply.saturating_sub(round.prepare),
-                false => round.apply,
+            let apply = |round: &Chunk| {
+                if hashes_in_apply {
+                    round.apply.saturating_sub(round.prepare)
+                } else {
+                    round.apply
+                }
             };
-            let all = |round: &Chunk| match hashes_in_apply {
-                true => round.apply,
-                false => round.apply + round.prepare,
+            let all = |round: &Chunk| {
+                if hashes_in_apply {
+                    round.apply
+                } else {
+                    round.apply + round.prepare
+                }
             };
             let prepare = |round: &Chunk| round.prepare;
             let figures = &mut self.figures[index];

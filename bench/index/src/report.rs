@@ -48,9 +48,10 @@ impl Measure {
     fn ratio(&self, cell: &Cell) -> Option<f64> {
         let (ours, peers) = cell.indexes.split_first()?;
         let peers = peers.iter().map(self.of).filter(|&value| value > 0.0);
-        let best = match self.more {
-            true => peers.reduce(f64::max)?,
-            false => peers.reduce(f64::min)?,
+        let best = if self.more {
+            peers.reduce(f64::max)?
+        } else {
+            peers.reduce(f64::min)?
         };
         let ours = (self.of)(ours);
         (ours > 0.0).then_some(ours / best)
@@ -185,9 +186,10 @@ fn write_means(text: &mut String, cells: &[Cell]) -> std::fmt::Result {
         let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64;
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let most = ratios.iter().copied().fold(0.0, f64::max);
-        let (better, worst, best) = match measure.more {
-            true => ("more", least, most),
-            false => ("less", most, least),
+        let (better, worst, best) = if measure.more {
+            ("more", least, most)
+        } else {
+            ("less", most, least)
         };
         let (name, mean) = (measure.name, mean.exp());
         writeln!(

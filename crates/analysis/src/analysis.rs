@@ -70,7 +70,8 @@ pub fn of(
         &traffic.said,
         &mut played.splits,
         &per_token,
-        (&fixes, setting.show_text),
+        &fixes,
+        setting.show_text,
     );
     let characterization = beside.characterization;
     let mut analysis = Analysis {

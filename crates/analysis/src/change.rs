@@ -52,7 +52,7 @@ impl ChangeContext {
         spans: (Range<usize>, Range<usize>),
         cause: Option<Cause>,
     ) -> Self {
-        Self::with_most((old, new), spans, cause, usize::MAX)
+        Self::with_most(old, new, spans, cause, usize::MAX)
     }
 
     /// The same of an example that is kept: a very long change is cut.
@@ -62,15 +62,17 @@ impl ChangeContext {
         spans: (Range<usize>, Range<usize>),
         cause: Option<Cause>,
     ) -> Self {
-        Self::with_most((old, new), spans, cause, EXAMPLE_MAX)
+        Self::with_most(old, new, spans, cause, EXAMPLE_MAX)
     }
 
     fn with_most(
-        (old, new): (&PromptRecord, &PromptRecord),
-        (old_span, new_span): (Range<usize>, Range<usize>),
+        old: &PromptRecord,
+        new: &PromptRecord,
+        spans: (Range<usize>, Range<usize>),
         cause: Option<Cause>,
         most: usize,
     ) -> Self {
+        let (old_span, new_span) = spans;
         Self {
             before: last(&new.body, new_span.start),
             old: ChangedText::of(&old.body, old_span, most),

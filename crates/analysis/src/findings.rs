@@ -84,7 +84,8 @@ impl TextComparison {
         said: &[LoggedPrompt],
         splits: &mut [BucketTokens],
         per_token: &[PerToken],
-        (fixes, show_text): (&Fixes<'_>, bool),
+        fixes: &Fixes<'_>,
+        show_text: bool,
     ) -> (Vec<FindingRow>, Option<usize>) {
         let mut named = vec![0; splits.len()];
         let mut findings: Findings<Pair> = Findings::default();

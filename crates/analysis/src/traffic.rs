@@ -127,8 +127,11 @@ impl LoggedTraffic {
         let mut copies = DuplicateCounts::of_files(&parts, &traffic.files);
         let mut dates = Dates::default();
         parts.iter().for_each(|part| dates.add(part.dates));
+        let mut end = Nanos(0);
         for (number, part) in parts.into_iter().enumerate() {
-            traffic.append(part, number as u64, merges);
+            // Merged inputs keep their own times, which all count from 1970.
+            let begin = (!merges).then_some(end);
+            end = end.max(traffic.append(part, number as u64, begin));
         }
         // `said` has one entry for each request or none, and a trace has no texts.
         if !is_text {
@@ -162,16 +165,20 @@ impl LoggedTraffic {
         Ok(traffic)
     }
 
-    fn append(&mut self, part: ParsedLog, number: u64, merges: bool) {
-        let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
-        // Times of an input may start anywhere; when appended they count from its earliest request.
-        let first = part.requests.iter().map(|request| request.arrival).min().unwrap_or_default();
+    /// Adds `part`, moved so that its earliest request is at `begin` if that is given; returns the
+    /// time of its latest one.
+    fn append(&mut self, part: ParsedLog, number: u64, begin: Option<Nanos>) -> Nanos {
+        // Lines are in any order, so neither end of the input is the first or the last of them.
+        let arrivals = || part.requests.iter().map(|request| request.arrival);
+        let first = arrivals().min().unwrap_or_default();
+        let last = arrivals().max().unwrap_or_default();
         let types: Vec<u16> =
             part.info.types.iter().map(|name| self.info.type_index(name)).collect();
         let is_numbered = !part.format.is_text();
-        // Merged inputs keep their own times, which all count from 1970.
-        let shift = |at: Nanos| {
-            if merges { at } else { Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))) }
+        // Times of an input may start anywhere; when appended they count from its earliest request.
+        let shift = |at: Nanos| match begin {
+            Some(begin) => Nanos(begin.0.saturating_add(at.0 - first.0)),
+            None => at,
         };
         self.requests.extend(part.requests.into_iter().map(|mut request| {
             request.arrival = shift(request.arrival);
@@ -196,6 +203,7 @@ impl LoggedTraffic {
         }
         self.formats.push(part.format);
         self.remarks.extend(part.remarks);
+        shift(last)
     }
 
     /// By time, from 0; requests of one time stay in their order.
@@ -296,4 +304,43 @@ fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace whose requests arrive at `arrivals` of seconds and have the numbers from `number`.
+    fn part(arrivals: &[u64], number: u32) -> ParsedLog {
+        let request = |(&second, number)| TraceRequest {
+            arrival: Nanos(second * 1_000_000_000),
+            blocks: (0..3).collect(),
+            input_tokens: Some(number),
+            ..TraceRequest::default()
+        };
+        let requests: Vec<_> = arrivals.iter().zip(number..).map(request).collect();
+        ParsedLog {
+            dates: Dates::of_trace(&requests),
+            requests,
+            said: Vec::new(),
+            info: TraceInfo::new(16),
+            format: Format::Canonical,
+            remarks: Vec::new(),
+            is_dated: false,
+            has_text: false,
+        }
+    }
+
+    #[test]
+    fn an_input_begins_when_the_latest_request_before_it_arrives() {
+        let sources = ["one", "two", "three"].map(|name| LogSource::Made(name, Vec::new()));
+        let parts = vec![part(&[100, 5], 1), part(&[7, 9, 8], 3), part(&[0], 6)];
+        let traffic = LoggedTraffic::joined(parts, &sources).expect("traces");
+        let numbered = traffic.requests.iter().map(|request| {
+            let number = request.input_tokens.expect("given");
+            (number, request.arrival.0 / 1_000_000_000)
+        });
+        let numbered: Vec<_> = numbered.collect();
+        assert_eq!(numbered, [(2, 0), (1, 95), (3, 95), (5, 96), (4, 97), (6, 97)]);
+    }
 }

@@ -22,7 +22,7 @@ const REQUESTS: usize = 3 * OTHER_BLOCKS;
 const ROUNDS: usize = 9;
 
 /// A full cache that is asked for one object after another.
-struct Loaded {
+struct FullCache {
     cache: PrefixCache,
     rng: Rng,
     now: Nanos,
@@ -30,7 +30,7 @@ struct Loaded {
     _held: Lease,
 }
 
-impl Loaded {
+impl FullCache {
     /// A cache with a pinned chain and room for the other blocks, which a first round fills.
     fn new(name: &str, chain_blocks: usize) -> Self {
         let capacity = chain_blocks + OTHER_BLOCKS;
@@ -83,7 +83,7 @@ fn store(cache: &mut PrefixCache, chain: &[BlockHash], access: &Access) {
 fn main() {
     println!("policy               alone ns   beside {CHAIN_BLOCKS} pinned ns   ratio");
     for name in NAMES.iter().chain(OFFLINE_NAMES) {
-        let mut caches = [0, CHAIN_BLOCKS].map(|chain_blocks| Loaded::new(name, chain_blocks));
+        let mut caches = [0, CHAIN_BLOCKS].map(|chain_blocks| FullCache::new(name, chain_blocks));
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
             for (cache, times) in caches.iter_mut().zip(&mut times) {

@@ -6,7 +6,7 @@
 //! them, so a pinned chain of thousands of blocks does not slow the search for a victim.
 //!
 //! One file per published policy, and a row for it in `ONLINE` or, where it reads the future, in
-//! `OFFLINE`. Most are a [`Keyed`] order of blocks.
+//! `OFFLINE`. Most are a [`KeyedPolicy`] order of blocks.
 
 mod arc;
 mod belady;
@@ -35,7 +35,7 @@ pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
 pub use importance::Importance;
-pub use keyed::{Keyed, Priority};
+pub use keyed::{KeyedPolicy, Priority};
 pub use learned::{Lpc, LpcOptions, Pooling};
 pub use lfu::Lfu;
 pub use lru::Lru;
@@ -46,14 +46,14 @@ pub use tlru::TailLru;
 pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
 
 /// Makes a policy for a cache, with the options that it reads.
-type MakePolicy = fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>;
+type PolicyConstructor = fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// An online policy by name.
 pub(crate) struct OnlinePolicy {
     pub(crate) name: &'static str,
     /// Whether it reads [`Access::p_continue`].
     pub(crate) reads_predictions: bool,
-    pub(crate) make: MakePolicy,
+    pub(crate) make: PolicyConstructor,
 }
 
 /// A policy that reads the future, by name.
@@ -63,7 +63,7 @@ pub(crate) struct OfflinePolicy {
 }
 
 /// The policies that serve. A policy reads its options, and says so for each.
-pub(crate) const ONLINE: [OnlinePolicy; 12] = [
+pub(crate) const ONLINE: &[OnlinePolicy] = &[
     online("lru", |at, _| Ok(Box::new(Lru::new(at.capacity)))),
     online("fifo", |at, _| Ok(Box::new(Fifo::new(at.capacity)))),
     online("lfu", |at, _| Ok(Box::new(Lfu::new(at.capacity)))),
@@ -112,7 +112,7 @@ pub(crate) const ONLINE: [OnlinePolicy; 12] = [
 ];
 
 /// Bounds, for replay only.
-pub(crate) const OFFLINE: [OfflinePolicy; 3] = [
+pub(crate) const OFFLINE: &[OfflinePolicy] = &[
     OfflinePolicy {
         name: "belady",
         make: |capacity, future| Box::new(Belady::new(capacity, future)),
@@ -127,7 +127,7 @@ pub(crate) const OFFLINE: [OfflinePolicy; 3] = [
     },
 ];
 
-const fn online(name: &'static str, make: MakePolicy) -> OnlinePolicy {
+const fn online(name: &'static str, make: PolicyConstructor) -> OnlinePolicy {
     OnlinePolicy { name, reads_predictions: false, make }
 }
 

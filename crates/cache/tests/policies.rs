@@ -54,7 +54,7 @@ type OfSlots = fn(usize) -> Box<dyn Policy>;
 
 #[test]
 fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
-    let twins: [(&str, OfSlots); 9] = [
+    let twins: &[(&str, OfSlots)] = &[
         ("lru", |_| Box::new(RankedPolicy::lru())),
         ("fifo", |_| Box::new(RankedPolicy::fifo())),
         ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),

@@ -16,10 +16,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_analysis::input as trace_file;
-pub use headstart_analysis::input::remarks;
 use headstart_core::UsageError;
 use headstart_terminal::TaskProgress;
 use headstart_trace::format::conversation::{self, Conversation};
+pub use headstart_trace::remarks;
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
 use crate::config::parsed;

@@ -31,7 +31,7 @@ use headstart_store::{Disk, DiskOptions, SharedBackend, TieredStore};
 use crate::config::ServeOptions;
 use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
-use importance::PartialLoading;
+use importance::{LoadingBudgets, PartialLoading};
 use report::report;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
@@ -414,7 +414,8 @@ fn importance_of(
         None => 0.0,
     };
     let kept_bytes = (kept_gib * GIB) as u64;
-    PartialLoading::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
+    PartialLoading::new(text, shape, LoadingBudgets { cache_bytes: budget_bytes, kept_bytes })
+        .map(Some)
 }
 
 /// Returns the exactness of records of this kind.

@@ -111,9 +111,10 @@ fn colours_are_for_terminals() {
         "replay golden.jsonl",
         "plan golden.jsonl --model llama3-70b",
     ] {
-        let args = match folder.join("requests.jsonl").exists() {
-            true => args.trim_end_matches(" --log requests.jsonl"),
-            false => args,
+        let args = if folder.join("requests.jsonl").exists() {
+            args.trim_end_matches(" --log requests.jsonl")
+        } else {
+            args
         };
         let coloured = shown(args, &[("NO_COLOR", "")]);
         assert!(has_colours(&coloured), "{args}: {coloured}");

@@ -112,9 +112,10 @@ fn canonical(p: impl Fn(bool) -> Option<f64>) -> String {
 fn what_a_trace_carries_is_read_and_the_truth_helps() {
     let trace = canonical(|goes_on| Some(f64::from(u8::from(goes_on))));
     let trace = Scratch::new("truth.jsonl", trace.as_bytes());
-    let policies = match cfg!(feature = "ablations") {
-        true => "lru,lpc,lpc:no-decay,continuation-oracle,belady",
-        false => "lru,lpc,continuation-oracle,belady",
+    let policies = if cfg!(feature = "ablations") {
+        "lru,lpc,lpc:no-decay,continuation-oracle,belady"
+    } else {
+        "lru,lpc,continuation-oracle,belady"
     };
     let (rows, complaint) = rows(&[trace.path(), "--policy", policies, "--capacity", "60"]);
     assert_eq!(complaint, "");
@@ -198,9 +199,10 @@ fn prompt(rng: &mut Rng, goes_on: bool) -> String {
     let word = |rng: &mut Rng| format!("word{}", rng.below(200));
     let about: Vec<_> = (0..30).map(|_| word(rng)).collect();
     let about = about.join(" ");
-    match goes_on {
-        true => format!("first explain the beginning of {about}"),
-        false => format!("thanks, finally just check {about}"),
+    if goes_on {
+        format!("first explain the beginning of {about}")
+    } else {
+        format!("thanks, finally just check {about}")
     }
 }
 

@@ -45,10 +45,7 @@ fn each_command_shows_progress_or_is_short() {
         let args = inputs.args(name, args);
         let (_, text) = every::on_terminal(inputs.folder.path(), &args, &[AT_ONCE]);
         let has_estimate = !WITHOUT_ESTIMATE.contains(name) && !args.contains("--url");
-        let part = match has_estimate {
-            true => "(eta ",
-            false => "(0s)",
-        };
+        let part = if has_estimate { "(eta " } else { "(0s)" };
         assert!(text.contains(part), "{args}: no `{part}`: {text:?}");
     }
 }

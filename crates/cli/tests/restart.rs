@@ -50,10 +50,7 @@ fn a_gateway_that_starts_again_knows_where_prompts_were() {
     let arguments = |with_replay: bool| {
         let mut arguments = vec!["--state-dir".to_owned(), folder.path("")];
         for (server, events, replay) in &engines {
-            let replay = match with_replay {
-                true => format!("replay={replay},"),
-                false => String::new(),
-            };
+            let replay = if with_replay { format!("replay={replay},") } else { String::new() };
             let (address, toy) = (&server.address, toy.display());
             let upstream = format!("http://{address},kv={events},{replay}tokenizer={toy}");
             arguments.extend(["--upstream".to_owned(), upstream]);

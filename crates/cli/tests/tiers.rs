@@ -12,10 +12,10 @@ use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::{EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{LanguageModel, Output, QueueOrder, Sampling, Submit};
+use headstart_engine::{Engine, EngineConfig, Submission};
+use headstart_engine::{LanguageModel, Output, QueueOrder, Submit};
 use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
 use headstart_store::record::Exactness;
@@ -114,19 +114,7 @@ fn answers_at(
     times: u64,
 ) -> (Vec<Vec<TokenId>>, usize) {
     for (index, prompt) in prompts.iter().enumerate() {
-        let submission = Submission {
-            id: SeqId(index as u64),
-            prompt: prompt.clone(),
-            max_tokens: 12,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Ignore,
-            is_exact: false,
-            salt: None,
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
-        };
+        let submission = Submission::greedy(SeqId(index as u64), prompt.clone(), 12);
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
     }
     let mut answers = vec![Vec::new(); prompts.len()];
@@ -296,9 +284,10 @@ fn what_is_lossy_is_never_taken_for_what_is_exact() {
                 assert_eq!(got, answers(&mut plain, prompt).0, "{kept:?}");
             }
         }
-        match is_new {
-            true => assert_eq!(all_loaded, 0, "{kept:?}: what the other kind stored"),
-            false => assert!(all_loaded > 600, "{kept:?}: {all_loaded} tokens"),
+        if is_new {
+            assert_eq!(all_loaded, 0, "{kept:?}: what the other kind stored");
+        } else {
+            assert!(all_loaded > 600, "{kept:?}: {all_loaded} tokens");
         }
         let tiers = engine.tiers().expect("made with tiers").summary();
         assert!(tiers.iter().all(|tier| tier.counts.failed == 0), "{kept:?}");

@@ -78,9 +78,10 @@ pub fn percent_to_hundredths(share: f64) -> String {
 #[must_use]
 pub fn money(currency: &str, amount: f64) -> String {
     const LEAST: f64 = 1e-4;
-    let currency = match currency.ends_with(char::is_alphanumeric) {
-        true => format!("{currency} "),
-        false => currency.to_owned(),
+    let currency = if currency.ends_with(char::is_alphanumeric) {
+        format!("{currency} ")
+    } else {
+        currency.to_owned()
     };
     let size = amount.abs();
     if size > 0.0 && size < LEAST {

@@ -67,11 +67,7 @@ pub struct Pack {
 impl Pack {
     /// The name of a pack: of what it holds, in its order, and of its generation.
     #[must_use]
-    pub fn name_of(
-        units: &[BlockHash],
-        part: u16,
-        (order, generation): (&[u32], u32),
-    ) -> BlockHash {
+    pub fn name_of(units: &[BlockHash], part: u16, order: &[u32], generation: u32) -> BlockHash {
         let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 Pack v2");
         hasher.update(&part.to_le_bytes());
         hasher.update(&generation.to_le_bytes());

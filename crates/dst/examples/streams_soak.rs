@@ -22,7 +22,7 @@ const PROGRESS: u64 = 10_000;
 
 /// State shared by all threads.
 #[derive(Default)]
-struct Shared {
+struct SoakState {
     next: AtomicU64,
     tally: Mutex<CoverageTally>,
     /// The number of seeds in which each thing happened.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
 fn soak(first: u64, count: u64, threads: u64) -> ExitCode {
     let start = Instant::now();
-    let shared = Shared::default();
+    let shared = SoakState::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| work(first, count, &shared, start));
@@ -72,7 +72,7 @@ fn soak(first: u64, count: u64, threads: u64) -> ExitCode {
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn work(first: u64, count: u64, shared: &Shared, start: Instant) {
+fn work(first: u64, count: u64, shared: &SoakState, start: Instant) {
     loop {
         let done = shared.next.fetch_add(1, Ordering::Relaxed);
         if done >= count {

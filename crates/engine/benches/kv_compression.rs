@@ -27,10 +27,10 @@ use headstart_core::transfer::{
     BlockMover, DevicePart, PartName, Transfer, TransferReport, TransferResult,
 };
 use headstart_core::{BlockHash, BlockId, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::engine::EngineConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{Engine, LanguageModel, Output, QueueOrder, Sampling, Submission};
+use headstart_engine::{Engine, LanguageModel, Output, QueueOrder, Submission};
 
 const BLOCK_TOKENS: usize = 16;
 const UNIT_BLOCKS: usize = 4;
@@ -97,19 +97,11 @@ fn stored(model: Arc<LanguageModel>, dtype: Dtype) -> Vec<u8> {
     let mut engine = Engine::new(model, "bench", config, Box::new(Lru::new(blocks)))
         .with_tiers(Tiers::new(tiers, vec![disk]), Box::new(keeper));
     let mut rng = Rng::new(1);
-    let submission = Submission {
-        id: SeqId(1),
-        prompt: (0..PROMPT_TOKENS).map(|_| rng.below(vocab) as TokenId).collect(),
-        max_tokens: 1,
-        sampling: Sampling::default(),
-        stop_at_end: StopTokens::Ignore,
-        is_exact: false,
-        salt: None,
-        request_type: 0,
-        turn: 0,
-        session: None,
-        p_continue: None,
-    };
+    let submission = Submission::greedy(
+        SeqId(1),
+        (0..PROMPT_TOKENS).map(|_| rng.below(vocab) as TokenId).collect(),
+        1,
+    );
     engine.submit(submission, Nanos(0));
     let is_last = |output: &Output| matches!(output, Output::Token { .. });
     while !engine.step(Nanos(0)).outputs.iter().any(is_last) {}
@@ -201,10 +193,8 @@ fn report(dtype: Dtype, bytes: &[u8], entropy: f64, name: &str, coder: Coder, de
         let began = Instant::now();
         let mut back = vec![0; bytes.len()];
         for (index, (is_coded, plane)) in coded.iter().enumerate() {
-            let decoded = match is_coded {
-                true => decoder(plane, bytes.len() / width),
-                false => plane.clone(),
-            };
+            let decoded =
+                if *is_coded { decoder(plane, bytes.len() / width) } else { plane.clone() };
             let places = back.iter_mut().skip(index).step_by(width);
             places.zip(decoded).for_each(|(place, byte)| *place = byte);
         }

@@ -14,10 +14,10 @@ use std::time::Instant;
 use headstart_cache::policy::Lru;
 use headstart_core::{Nanos, SeqId, TokenId};
 use headstart_engine::cpu::linear::{Linear, Write};
-use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, KvStorageFormat, Numbers};
 use headstart_engine::model::toy;
-use headstart_engine::{LanguageModel, QueueOrder, Sampling};
+use headstart_engine::{Engine, EngineConfig, Submission};
+use headstart_engine::{LanguageModel, QueueOrder};
 use rayon::prelude::*;
 
 const ROUNDS: usize = 5;
@@ -75,22 +75,7 @@ fn engine(model: &Arc<LanguageModel>, dtype: Dtype) -> Engine {
 
 fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
     let prompt = (0..length).map(|at| ((at * 131 + id * 977) % 4_000) as TokenId).collect();
-    engine.submit(
-        Submission {
-            id: SeqId(id as u64),
-            prompt,
-            max_tokens,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Ignore,
-            is_exact: false,
-            salt: None,
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
-        },
-        Nanos(0),
-    );
+    engine.submit(Submission::greedy(SeqId(id as u64), prompt, max_tokens), Nanos(0));
 }
 
 fn prefill(model: &Arc<LanguageModel>, dtype: Dtype, round: usize) -> f64 {

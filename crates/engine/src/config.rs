@@ -144,12 +144,13 @@ impl ModelConfig {
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
             return Err(ConfigError::Field("num_key_value_heads"));
         }
-        // The attention kernel works on whole vectors of up to 16 values.
-        if !self.head_dim.is_multiple_of(16) {
+        // The attention kernel works on whole vectors of up to 16 values. Without the field a head
+        // of a hidden size that is too small has none.
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(16) {
             return Err(ConfigError::Feature {
                 field: "head_dim",
                 value: self.head_dim.to_string(),
-                why: "a multiple of 16 is",
+                why: "a positive multiple of 16 is",
             });
         }
         Ok(())
@@ -267,6 +268,8 @@ mod tests {
         check(&[("rope_scaling", json!({"rope_type": "llama3"}))], Err("factor"));
         check(&[("quantization_config", json!({"bits": 4}))], Err("quantization_config"));
         check(&[("head_dim", json!(20))], Err("head_dim"));
+        // Fewer values than heads: a head would have none.
+        check(&[("hidden_size", json!(3))], Err("`head_dim` is 0"));
         check(&[("vocab_size", json!(0))], Err("vocab_size"));
         check(&[("hidden_size", Value::Null)], Err("hidden_size"));
         check(&[("num_key_value_heads", json!(3))], Err("num_key_value_heads"));

@@ -10,17 +10,24 @@ use headstart_core::cost::Work;
 use headstart_core::cost::learned::LearnedCost;
 use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{
-    Access, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId,
-    SessionId, TokenId,
+    BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Copies, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
-    SchedulerLoad, Submit,
+    Batch, Copies, Executor, Output, QueueOrder, Scheduler, SchedulerConfig, SchedulerLoad,
+    Submission, Submit,
 };
 
 use crate::importance::ImportanceLoader;
 use crate::kv::{self, Dtype, KvStorageFormat};
 use crate::{CpuExecutor, LanguageModel};
+
+/// An executor, and the longest sequence that it computes.
+pub struct BoundedExecutor {
+    /// The executor.
+    pub executor: Box<dyn Executor + Send>,
+    /// Most tokens of a sequence.
+    pub max_context: usize,
+}
 
 /// Limits of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,42 +48,6 @@ pub struct EngineConfig {
     pub max_waiting: usize,
     /// Order in which waiting sequences are admitted.
     pub order: QueueOrder,
-}
-
-/// A request to generate.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    /// Its id; unique among those present.
-    pub id: SeqId,
-    /// The prompt, at least one token.
-    pub prompt: Vec<TokenId>,
-    /// Most tokens to generate, at least one.
-    pub max_tokens: usize,
-    /// Sampling parameters.
-    pub sampling: Sampling,
-    /// Whether the model's stop tokens end the answer.
-    pub stop_at_end: StopTokens,
-    /// Tenant salt: prompts under different salts share nothing.
-    pub salt: Option<Arc<str>>,
-    /// Kind of request, as the caller numbers them; 0 when unknown.
-    pub request_type: u16,
-    /// 1-based index of the user message in its conversation; 0 when unknown.
-    pub turn: u16,
-    /// The conversation, when known.
-    pub session: Option<SessionId>,
-    /// Probability that another request of the conversation follows, if the caller knows it.
-    pub p_continue: Option<Probability>,
-    /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
-    pub is_exact: bool,
-}
-
-/// Effect of the model's own stop tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopTokens {
-    /// They end the answer.
-    Obey,
-    /// They are tokens like others.
-    Ignore,
 }
 
 /// Work and results of one step.
@@ -145,41 +116,31 @@ impl Engine {
         )
         .with_stored(config.stored);
         let max_context = model.config.max_context;
-        let executor = (Computer::Cpu(Box::new(executor)), max_context);
-        Self::with_computer(model, name, config, policy, executor)
+        let scheduler = scheduler(&config, policy, max_context);
+        Self::with_computer(model, name, config, scheduler, Computer::Cpu(Box::new(executor)))
     }
 
-    /// Same as [`Self::new`] with another executor, for sequences of at most `max_context` tokens.
+    /// Same as [`Self::new`] with another executor.
     #[must_use]
     pub fn with_executor(
         model: Arc<LanguageModel>,
         name: &str,
         config: EngineConfig,
         policy: Box<dyn Policy>,
-        (executor, max_context): (Box<dyn Executor + Send>, usize),
+        bounded: BoundedExecutor,
     ) -> Self {
-        let executor = (Computer::Other(executor), max_context);
-        Self::with_computer(model, name, config, policy, executor)
+        let scheduler = scheduler(&config, policy, bounded.max_context);
+        Self::with_computer(model, name, config, scheduler, Computer::Other(bounded.executor))
     }
 
     fn with_computer(
         model: Arc<LanguageModel>,
         name: &str,
         config: EngineConfig,
-        policy: Box<dyn Policy>,
-        (executor, max_context): (Computer, usize),
+        scheduler: Scheduler,
+        executor: Computer,
     ) -> Self {
-        let cache = PrefixCache::new(config.cache_blocks, policy);
-        let limits = SchedulerConfig {
-            max_batched_tokens: config.max_batched_tokens,
-            max_sequences: config.max_sequences,
-            max_waiting: config.max_waiting,
-            max_context,
-            block_size: config.block_size,
-            order: config.order,
-        };
-        let hasher = Arc::new(hasher(&model, name, (&config, None), None));
-        let scheduler = Scheduler::new(limits, cache);
+        let hasher = Arc::new(hasher(&model, name, &config, None, None));
         Self {
             model,
             name: name.to_owned(),
@@ -219,33 +180,10 @@ impl Engine {
             None => self.hasher.clone(),
             Some(salt) => {
                 let layout = self.importance.as_ref().map(ImportanceLoader::layout);
-                let config = (&self.config, layout);
-                Arc::new(hasher(&self.model, &self.name, config, Some(salt)))
+                Arc::new(hasher(&self.model, &self.name, &self.config, layout, Some(salt)))
             }
         };
-        let stop_tokens = match submission.stop_at_end {
-            StopTokens::Obey => self.model.generation.stop_tokens.clone(),
-            StopTokens::Ignore => Arc::default(),
-        };
-        let access = Access {
-            request_type: submission.request_type,
-            turn: submission.turn,
-            session: submission.session,
-            p_continue: submission.p_continue,
-            ..Access::default()
-        };
-        let sequence = NewSequence {
-            id: submission.id,
-            prompt: submission.prompt,
-            max_tokens: submission.max_tokens,
-            stop_tokens,
-            sampling: submission.sampling,
-            hasher,
-            is_exact: submission.is_exact,
-            salt: submission.salt,
-            access,
-        };
-        self.scheduler.submit(sequence, now)
+        self.scheduler.submit(submission, hasher, now)
     }
 
     /// Takes note of a prediction for a request that waits or runs; too late, it is ignored.
@@ -439,11 +377,25 @@ impl Engine {
     }
 }
 
+/// A scheduler of sequences of at most `max_context` tokens.
+fn scheduler(config: &EngineConfig, policy: Box<dyn Policy>, max_context: usize) -> Scheduler {
+    let limits = SchedulerConfig {
+        max_batched_tokens: config.max_batched_tokens,
+        max_sequences: config.max_sequences,
+        max_waiting: config.max_waiting,
+        max_context,
+        block_size: config.block_size,
+        order: config.order,
+    };
+    Scheduler::new(limits, PrefixCache::new(config.cache_blocks, policy))
+}
+
 /// The one place where a block's whole identity comes together.
 fn hasher(
     model: &LanguageModel,
     name: &str,
-    (config, layout): (&EngineConfig, Option<String>),
+    config: &EngineConfig,
+    layout: Option<String>,
     salt: Option<&str>,
 ) -> BlockHasher {
     let layout = layout.map_or(Cow::Borrowed(kv::LAYOUT), Cow::Owned);

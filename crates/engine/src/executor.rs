@@ -18,7 +18,6 @@ use crate::cpu::linear::Write;
 use crate::cpu::ops;
 use crate::kv::{Dtype, KvPool, KvStorageFormat, LayerKv, Probes};
 use crate::model::{DecoderLayer, LanguageModel};
-use crate::sampler::sample;
 
 pub use rotation::Rotation;
 
@@ -119,13 +118,13 @@ impl Executor for CpuExecutor {
             let found = sampled.zip(rows.clone()).find(|(entry, _)| entry.seq == *watched);
             kept.extend(found.into_iter().flat_map(|(_, row)| row));
         }
-        let suppressed = &self.model.generation.suppress_tokens;
+        let generation = &self.model.generation;
         // The position seeds the draw, so that the rest of the batch does not change the token.
         let asked = batch.entries.iter().filter_map(|entry| {
             entry.sampling.map(|sampling| (entry.start + entry.tokens.len(), sampling))
         });
         let choose = |((position, sampling), logits): ((usize, _), &[f32])| {
-            sample(logits, suppressed, &sampling, position)
+            generation.choose(logits, &sampling, position)
         };
         asked.zip(rows).map(choose).collect()
     }

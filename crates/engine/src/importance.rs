@@ -36,7 +36,7 @@ use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
-use packing::PackManager;
+use packing::{PackManager, PromptUnits};
 use parts::{PartKind, PartLoadReport, PartTable};
 use prefill::{PartialPrefill, PrefillContext, PrefillProgress};
 use tally::{DISK, PartialLoadEnd};
@@ -88,7 +88,8 @@ impl PartSizes {
         probes: &Probes,
         config: &ModelConfig,
         dtype: Dtype,
-        (block_size, unit_tokens): (usize, usize),
+        block_size: usize,
+        unit_tokens: usize,
     ) -> Self {
         let parts = probes.part_bytes(config, dtype, block_size);
         Self {
@@ -145,9 +146,10 @@ impl ImportanceLoader {
         config: ImportanceConfig,
         model: &ModelConfig,
         dtype: Dtype,
-        (block_size, unit_tokens): (usize, usize),
+        block_size: usize,
+        unit_tokens: usize,
     ) -> Self {
-        let shape = PartSizes::new(&config.probes, model, dtype, (block_size, unit_tokens));
+        let shape = PartSizes::new(&config.probes, model, dtype, block_size, unit_tokens);
         let parts = parts_of(&config, &shape);
         let packing = PackManager::new(config.packing, model.num_layers);
         Self {
@@ -259,7 +261,9 @@ impl ImportanceLoader {
     /// Takes over new prompts from the scheduler, then advances all of them.
     pub(crate) fn advance(
         &mut self,
-        (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
+        scheduler: &mut Scheduler,
+        executor: &mut CpuExecutor,
+        mover: &dyn BlockMover,
         now: Nanos,
     ) -> Advance {
         // This comes first, because the blocks of unwanted prompts are others' by now.
@@ -333,12 +337,12 @@ impl ImportanceLoader {
         match progress {
             PrefillProgress::Done { token, pruned, logits } => {
                 self.tally.end(tally, PartialLoadEnd::Loaded);
-                let units = (&partly.prefix[..], partly.first);
+                let units = PromptUnits { units: &partly.prefix, first: partly.first };
                 let packs = prefill.packs.iter().copied();
                 self.packing.used(units, partly.origin, &prefill.named, packs, now);
                 // A prompt that lost no token is exact, so there is nothing to compare.
                 if pruned.iter().any(|&pruned| pruned > 0) {
-                    self.checks.consider(scheduler, (seq, place), logits);
+                    self.checks.consider(scheduler, seq, place, logits);
                 }
                 let done = PartlyDone {
                     pruned,

@@ -20,7 +20,8 @@ use headstart_core::BlockId;
 
 use crate::ModelConfig;
 
-pub use probes::{Probes, RestFormat, Section, SectionOf};
+pub(crate) use probes::TokenSlot;
+pub use probes::{Probes, RestFormat, Section, SectionOf, StoredToken};
 pub use stored::KvStorageFormat;
 
 /// Name of the layout, part of every block's identity.

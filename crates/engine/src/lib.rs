@@ -35,12 +35,12 @@ pub mod reference;
 pub mod sampler;
 
 pub use config::{ConfigError, ModelConfig};
-pub use engine::{Engine, EngineConfig, Submission};
+pub use engine::{BoundedExecutor, Engine, EngineConfig};
 pub use executor::CpuExecutor;
 pub use kv::Dtype;
 pub use model::{GenerationDefaults, LanguageModel, LoadError};
 
 pub use headstart_scheduler::{
     Arrival, Batch, Copies, Entry, Executor, FinishReason, Output, QueueOrder, Sampling,
-    SchedulerLoad, Submit,
+    SchedulerLoad, Submission, Submit,
 };

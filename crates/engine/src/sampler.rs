@@ -3,25 +3,24 @@
 use headstart_core::{Rng, TokenId};
 use headstart_scheduler::Sampling;
 
-/// Chooses the token at `position` of its sequence. Tokens in `suppressed` (sorted) are never
-/// chosen. Same logits, seed and position: same token, whatever else is in the batch.
-///
-/// # Panics
-/// When there are no logits.
+/// Chooses the token at `position` of its sequence. Tokens in `suppressed` (ascending) are never
+/// chosen, and neither is one whose logit is minus infinity or not a number. `None` where no token
+/// is left. Same logits, seed and position: same token, whatever else is in the batch.
 #[must_use]
 pub fn sample(
     logits: &[f32],
     suppressed: &[TokenId],
     sampling: &Sampling,
     position: usize,
-) -> TokenId {
+) -> Option<TokenId> {
     // The softmax below divides by the temperature.
     if sampling.temperature <= 0.0 {
         return greedy(logits, suppressed);
     }
     let mut candidates = candidates(logits, suppressed);
     keep_top_k(&mut candidates, sampling.top_k);
-    let weights = softmax(&candidates, sampling.temperature);
+    let best = candidates.first()?.0;
+    let weights = softmax(&candidates, best, sampling.temperature);
     let kept = nucleus(&weights, sampling.top_p);
     let total: f64 = weights[..kept].iter().sum();
     // A generator for each position: no token depends on how many draws came before.
@@ -30,35 +29,40 @@ pub fn sample(
     for (candidate, weight) in candidates.iter().zip(&weights[..kept]) {
         point -= weight;
         if point < 0.0 {
-            return candidate.1;
+            return Some(candidate.1);
         }
     }
     // Rounding may leave a rest after the last weight.
-    candidates[kept - 1].1
+    Some(candidates[kept - 1].1)
 }
 
-/// The likeliest token; of equals the first.
+/// The likeliest token, of equals the first, with the limits of [`sample`].
 #[must_use]
-pub fn greedy(logits: &[f32], suppressed: &[TokenId]) -> TokenId {
-    // Both lists ascend, so one walk over the suppressed tokens is enough.
-    let mut suppressed = suppressed.iter().copied().peekable();
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (token, &logit) in logits.iter().enumerate() {
-        let token = token as TokenId;
-        if suppressed.next_if_eq(&token).is_none() && logit > best.0 {
-            best = (logit, token);
+pub fn greedy(logits: &[f32], suppressed: &[TokenId]) -> Option<TokenId> {
+    let mut best = None;
+    for (logit, token) in allowed(logits, suppressed) {
+        if best.is_none_or(|(highest, _)| logit > highest) {
+            best = Some((logit, token));
         }
     }
-    best.1
+    best.map(|(_, token)| token)
 }
 
-/// All tokens that may be chosen, likeliest first; equal logits by token.
-fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
+/// The tokens that may be chosen, in their order.
+fn allowed(logits: &[f32], suppressed: &[TokenId]) -> impl Iterator<Item = (f32, TokenId)> {
+    // Both lists ascend, so one walk over the suppressed tokens is enough.
     let mut suppressed = suppressed.iter().copied().peekable();
     let all = logits.iter().enumerate().map(|(token, &logit)| (logit, token as TokenId));
-    let mut kept: Vec<_> =
-        all.filter(|&(_, token)| suppressed.next_if_eq(&token).is_none()).collect();
-    // A total order, also with NaN: equal inputs give the same candidates.
+    let free = all.filter(move |(_, token)| suppressed.next_if_eq(token).is_none());
+    // False for NaN as well. A difference of two infinities would be one.
+    let free = free.filter(|(logit, _)| *logit > f32::NEG_INFINITY);
+    free.map(|(logit, token)| (logit.min(f32::MAX), token))
+}
+
+/// The same, likeliest first; equal logits by token.
+fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
+    let mut kept: Vec<_> = allowed(logits, suppressed).collect();
+    // A total order: equal inputs give the same candidates.
     kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     kept
 }
@@ -69,9 +73,8 @@ fn keep_top_k(candidates: &mut Vec<(f32, TokenId)>, top_k: usize) {
     }
 }
 
-/// Unnormalized probabilities, the first 1.
-fn softmax(candidates: &[(f32, TokenId)], temperature: f32) -> Vec<f64> {
-    let best = candidates[0].0;
+/// Unnormalized probabilities: 1 for a logit of `best`.
+fn softmax(candidates: &[(f32, TokenId)], best: f32, temperature: f32) -> Vec<f64> {
     // Relative to the largest, so that no exponential overflows.
     let weight = |&(logit, _): &(f32, TokenId)| f64::from((logit - best) / temperature).exp();
     candidates.iter().map(weight).collect()
@@ -96,7 +99,8 @@ mod tests {
     fn draw(logits: &[f32], sampling: Sampling) -> Vec<usize> {
         let mut counts = vec![0; logits.len()];
         for position in 0..20_000 {
-            counts[sample(logits, &[], &sampling, position) as usize] += 1;
+            let token = sample(logits, &[], &sampling, position).expect("some logit is finite");
+            counts[token as usize] += 1;
         }
         counts
     }
@@ -129,8 +133,33 @@ mod tests {
     fn suppressed_tokens_are_never_chosen() {
         let logits = [3.0, 2.0, 9.0];
         let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
-        assert_eq!(greedy(&logits, &[2]), 0);
-        assert!((0..500).all(|position| sample(&logits, &[0, 2], &sampling, position) == 1));
+        assert_eq!(greedy(&logits, &[2]), Some(0));
+        assert!((0..500).all(|position| sample(&logits, &[0, 2], &sampling, position) == Some(1)));
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_never_chosen() {
+        let (nan, infinity) = (f32::NAN, f32::INFINITY);
+        let rows: [(&[f32], &[TokenId], Option<TokenId>); 8] = [
+            (&[nan, 1.0, -nan], &[], Some(1)),
+            (&[nan, -infinity, -9e30], &[], Some(2)),
+            (&[1.0, infinity, nan], &[], Some(1)),
+            (&[nan, nan], &[], None),
+            (&[nan, 1.0], &[1], None),
+            (&[1.0, 2.0], &[0, 1], None),
+            (&[-infinity, -infinity], &[], None),
+            (&[], &[], None),
+        ];
+        for (logits, suppressed, expected) in rows {
+            assert_eq!(greedy(logits, suppressed), expected, "{logits:?}");
+            for temperature in [0.0, 0.1, 1.0] {
+                let sampling = Sampling { temperature, seed: 5, ..Sampling::default() };
+                for position in 0..50 {
+                    let token = sample(logits, suppressed, &sampling, position);
+                    assert_eq!(token, expected, "{logits:?} at {temperature}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use headstart_cache::policy::Lru;
 use headstart_core::{BlockId, Nanos, Rng, SeqId, TokenId};
-use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
 use headstart_engine::model::constructed::words::{Symbol, TokenMeaning};
@@ -13,6 +12,7 @@ use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
 use headstart_engine::reference::selective::{ReferencePrefix, SuffixResult};
 use headstart_engine::{CpuExecutor, LanguageModel, QueueOrder, Sampling, Submit};
+use headstart_engine::{Engine, EngineConfig, Submission};
 use headstart_scheduler::{Batch, Entry, Output};
 
 const BLOCK_SIZE: usize = 16;
@@ -134,19 +134,8 @@ fn the_engine_answers_with_the_value() {
         let mut engine = Engine::new(model, shape.name(), config, Box::new(Lru::new(200)));
         for id in 0..3 {
             let question = document.ask_value(&mut rng, QUESTION);
-            let submission = Submission {
-                id: SeqId(id),
-                prompt: [&document.tokens[..], &question.tokens].concat(),
-                max_tokens: 1,
-                sampling: Sampling::default(),
-                stop_at_end: StopTokens::Ignore,
-                is_exact: false,
-                salt: None,
-                request_type: 0,
-                turn: 0,
-                session: None,
-                p_continue: None,
-            };
+            let submission =
+                Submission::greedy(SeqId(id), [&document.tokens[..], &question.tokens].concat(), 1);
             assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
             let mut answer = Vec::new();
             while !engine.is_idle() {

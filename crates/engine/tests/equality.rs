@@ -7,13 +7,13 @@ use std::sync::Arc;
 use headstart_cache::policy::Lru;
 use headstart_core::{BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::Family;
-use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::sampler::greedy;
 use headstart_engine::{
     CpuExecutor, LanguageModel, Output, QueueOrder, Sampling, Submit, reference,
 };
+use headstart_engine::{Engine, EngineConfig, Submission};
 use headstart_scheduler::{Batch, Entry};
 
 /// Largest difference of a logit, relative to the largest logit.
@@ -149,19 +149,7 @@ fn cached_is_uncached() {
 /// Runs requests through an engine, several at once; returns each one's answer and hits.
 fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, usize)> {
     for (index, prompt) in prompts.iter().enumerate() {
-        let submission = Submission {
-            id: SeqId(index as u64),
-            prompt: prompt.clone(),
-            max_tokens: 12,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Obey,
-            is_exact: false,
-            salt: None,
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
-        };
+        let submission = Submission::greedy(SeqId(index as u64), prompt.clone(), 12);
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
     }
     let mut answers = vec![(Vec::new(), 0); prompts.len()];
@@ -222,7 +210,8 @@ fn the_whole_engine_answers_like_the_plain_pass() {
         for (at, token) in answer.iter().enumerate() {
             let row = (prompt.len() + at - 1) * model.config.vocab;
             let logits = &plain[row..row + model.config.vocab];
-            let best = logits[greedy(logits, &[]) as usize];
+            let best = greedy(logits, &[]).expect("its logits are numbers");
+            let best = logits[best as usize];
             let scale = logits.iter().fold(0.0f32, |scale, x| scale.max(x.abs()));
             assert!(best - logits[*token as usize] <= 2.0 * TOLERANCE * scale, "token {at}");
         }
@@ -238,17 +227,8 @@ fn tenants_do_not_share() {
     let mut hits = Vec::new();
     for (id, salt) in [None, Some("a"), Some("b"), Some("a"), None].into_iter().enumerate() {
         let submission = Submission {
-            id: SeqId(id as u64),
-            prompt: prompt.clone(),
-            max_tokens: 1,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Obey,
-            is_exact: false,
             salt: salt.map(Into::into),
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
+            ..Submission::greedy(SeqId(id as u64), prompt.clone(), 1)
         };
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
         while !engine.is_idle() {

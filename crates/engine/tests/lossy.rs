@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use headstart_cache::policy::Lru;
 use headstart_core::{BlockHash, BlockId, CacheEvent, Nanos, Rng, SeqId, TokenId};
-use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::{CpuExecutor, LanguageModel, QueueOrder, Sampling, Submit};
+use headstart_engine::{Engine, EngineConfig, Submission};
 use headstart_scheduler::{Batch, Entry};
 
 const BLOCK_SIZE: usize = 16;
@@ -90,19 +90,7 @@ fn names(dtype: Dtype, stored: KvStorageFormat) -> HashSet<BlockHash> {
         order: QueueOrder::FirstCome,
     };
     let mut engine = Engine::new(model(dtype), "toy", config, Box::new(Lru::new(ALL)));
-    let submission = Submission {
-        id: SeqId(1),
-        prompt: tokens(PREFIX * BLOCK_SIZE),
-        max_tokens: 1,
-        sampling: Sampling::default(),
-        stop_at_end: StopTokens::Ignore,
-        is_exact: false,
-        salt: None,
-        request_type: 0,
-        turn: 0,
-        session: None,
-        p_continue: None,
-    };
+    let submission = Submission::greedy(SeqId(1), tokens(PREFIX * BLOCK_SIZE), 1);
     assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
     let mut names = HashSet::new();
     while !engine.is_idle() {

@@ -75,9 +75,12 @@ fn round(requests: &[Request]) -> (Duration, Duration) {
     let mut under_way = Vec::new();
     for (number, request) in requests.iter().enumerate() {
         let now = Nanos(number as u64 * 1_000_000);
-        let held = |replica: u32| match ReplicaId(replica) == request.replica {
-            true => (ReplicaId(replica), request.held),
-            false => (ReplicaId(replica), 0),
+        let held = |replica: u32| {
+            if ReplicaId(replica) == request.replica {
+                (ReplicaId(replica), request.held)
+            } else {
+                (ReplicaId(replica), 0)
+            }
         };
         let start = Instant::now();
         let arrival = ArrivingRequest {

@@ -43,6 +43,6 @@ pub use publisher::{
     Endpoints, EventPublisher, PublishError, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX,
 };
 pub use subscriber::{
-    RankError, StreamReporter, StreamUpdate, SubscriberConfig, SubscriberHandle, endpoint_of_rank,
-    subscribe, subscribe_again,
+    RankError, StreamReporter, SubscriberConfig, SubscriberHandle, endpoint_of_rank, subscribe,
+    subscribe_again,
 };

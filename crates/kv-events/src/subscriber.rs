@@ -35,8 +35,7 @@ mod reporter;
 
 use std::time::Duration;
 
-use headstart_core::CacheEvent;
-use headstart_router::stream::{Follower, FollowerConfig, StreamReport, StreamStatus};
+use headstart_router::stream::{Follower, FollowerConfig, StreamReport, StreamUpdate};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -84,31 +83,6 @@ impl SubscriberConfig {
             Side::Replay => self.replay_endpoint.as_deref().unwrap_or_default(),
         }
     }
-}
-
-/// An update about one replica, in stream order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StreamUpdate {
-    /// Its cache changed.
-    Events(Vec<CacheEvent>),
-    /// Its engine restarted: it holds nothing of what was reported before.
-    Clear,
-    /// Something was lost that may have been a removal: what is known of it may be wrong.
-    Doubt {
-        /// Batches lost; 0 where the connection or an event was.
-        batches: u64,
-    },
-    /// Nothing was lost after all when that was said last.
-    Trust,
-    /// Events were not understood, or a message was no batch.
-    Skipped {
-        /// Why, in a word.
-        reason: &'static str,
-        /// Number of events or messages.
-        count: u64,
-    },
-    /// From now on the stream is this reliable.
-    Status(StreamStatus),
 }
 
 /// Keeps a subscription alive; dropping it ends the subscription.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
 use headstart_kv_events::{
-    EventPublisher, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX, StreamUpdate,
-    SubscriberConfig, SubscriberHandle, encode_batch, subscribe,
+    EventPublisher, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX, SubscriberConfig,
+    SubscriberHandle, encode_batch, subscribe,
 };
-use headstart_router::stream::StreamStatus;
+use headstart_router::stream::{StreamStatus, StreamUpdate};
 use tokio::sync::mpsc;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
@@ -97,7 +97,7 @@ fn in_short(update: StreamUpdate) -> Vec<Seen> {
         StreamUpdate::Trust => vec![Seen::Trust],
         StreamUpdate::Skipped { count, .. } => vec![Seen::Skipped(count)],
         StreamUpdate::Status(status) => vec![Seen::Status(status)],
-        StreamUpdate::Events(events) => events.iter().map(number).collect(),
+        StreamUpdate::Events { events, .. } => events.iter().map(number).collect(),
     }
 }
 

@@ -304,10 +304,18 @@ impl WildOptions {
     }
 }
 
-/// A trace that can be served: it has requests with blocks of a length that tells them apart.
+/// A trace that can be served: it has requests with times, and with blocks of a length that tells
+/// them apart.
 fn check(name: &str, requests: &[TraceRequest], block_tokens: u32) -> Result<()> {
     if requests.iter().all(|request| request.blocks.is_empty()) {
         bail!("{name} has no request with blocks within --minutes; raise --minutes");
+    }
+    // The run would have no length, and its load would be infinite.
+    if requests.iter().all(|request| request.arrival == Nanos(0)) {
+        bail!(
+            "all requests of {name} arrive at 0 s, so it has no load; give a trace with times, or \
+             --session-gap for agent sessions"
+        );
     }
     if block_tokens < 4 {
         bail!("{name} has blocks of fewer than 4 tokens, too few to tell them apart");
@@ -337,7 +345,8 @@ impl WildPlan {
 
     /// A trace that ends sooner is a shorter run.
     fn end_with(&mut self, requests: &[TraceRequest], shared: &SharedOptions<'_>) -> Result<()> {
-        let last = requests.last().map(|request| request.arrival);
+        // Requests may be out of order.
+        let last = requests.iter().map(|request| request.arrival).max();
         // Arrivals count nanoseconds.
         let last_s = last.unwrap_or_default().0 as f64 / 1e9;
         if last_s >= self.asked.seconds {

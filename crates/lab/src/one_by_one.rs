@@ -12,9 +12,9 @@ use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
 use headstart_core::{Nanos, SeqId, Tier, TokenId};
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::engine::EngineConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
-use headstart_engine::{Engine, LanguageModel, QueueOrder, Sampling, Submission};
+use headstart_engine::{Engine, LanguageModel, QueueOrder, Submission};
 use headstart_store::backend::Waker;
 use headstart_store::decorate::{Meter, MeteredBackend, Rate, ThrottleRates, ThrottledBackend};
 use headstart_store::disk::DiskStats;
@@ -141,7 +141,8 @@ impl SlowDisk {
 /// Creates an engine with room for one prompt of `prompt_tokens` tokens, and little more.
 pub(super) fn engine(
     model: &Arc<LanguageModel>,
-    (dtype, stored): (Dtype, KvStorageFormat),
+    dtype: Dtype,
+    stored: KvStorageFormat,
     prompt_tokens: usize,
 ) -> Engine {
     // A few blocks more than the prompt, for the answer and for rounding.
@@ -163,17 +164,5 @@ pub(super) fn engine(
 
 /// Asks for the most likely tokens.
 pub(super) fn submission(id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submission {
-    Submission {
-        id: SeqId(id),
-        prompt,
-        max_tokens,
-        sampling: Sampling::default(),
-        stop_at_end: StopTokens::Ignore,
-        is_exact: false,
-        salt: None,
-        request_type: 0,
-        turn: 0,
-        session: None,
-        p_continue: None,
-    }
+    Submission::greedy(SeqId(id), prompt, max_tokens)
 }

@@ -196,7 +196,7 @@ pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
     let report = ExperimentReport::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report, &ReportProvenance::now()))
+        std::fs::write(file, report::page(&report, &ReportProvenance::now("headstart-lab")))
             .with_context(cannot_write)?;
     }
     output::line(&match (simulate.json, simulate.csv) {

@@ -160,6 +160,22 @@ fn host_memory_stands_beside_what_the_study_says() {
     std::fs::remove_file(trace).expect("it is there");
 }
 
+#[test]
+fn a_trace_without_times_is_no_load() {
+    let lines = bailian(8);
+    let at_once = lines.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        line["timestamp"] = 0.into();
+        format!("{line}\n")
+    });
+    let trace = scratch("at-once.jsonl", &at_once.collect::<String>());
+    let output = lab(&["host-memory", "--trace", trace.to_str().expect("UTF-8"), "--host", "1"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("arrive at 0 s") && output.stdout.is_empty(), "{complaint}");
+    std::fs::remove_file(trace).expect("it is there");
+}
+
 /// Conversations of four requests each, a second apart.
 fn bailian(requests: u64) -> String {
     let line = |number: u64| {

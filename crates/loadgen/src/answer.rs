@@ -89,6 +89,7 @@ impl StreamedAnswer {
             // Both instants were read after `sent`, so neither subtraction can underflow.
             ttft: self.first_content.unwrap_or(span.ended) - span.sent,
             e2e: span.ended - span.sent,
+            ended: span.ended,
             prompt_tokens,
             cached_tokens,
             output_tokens: usage.completion_tokens,
@@ -123,6 +124,7 @@ mod tests {
                 assert_eq!(got.text, text);
                 assert_eq!(got.ttft, Duration::from_millis(ttft_ms));
                 assert_eq!(got.e2e, Duration::from_millis(events.len() as u64));
+                assert_eq!(got.ended, ended);
                 assert_eq!(got.cached_tokens, cached_tokens);
             }
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

@@ -251,7 +251,9 @@ impl Player<'_> {
         // Read here and not taken from `due`, because a timer may fire late.
         let sent = self.run.begin.elapsed();
         let completion = self.run.client.chat(&request).await?;
-        self.answered = Instant::now();
+        // The call returns at the end of the body, which some servers keep open, and users think
+        // from the last event on.
+        self.answered = Instant::from_std(completion.ended);
         let sample = TurnSample {
             conversation: self.number,
             turn: self.turn,

@@ -6,6 +6,7 @@
 //!
 //! Plain HTTP only: what is measured stands near, and TLS would be measured along.
 
+use std::error::Error;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use headstart_trace::materialize::TokenPrompt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -29,7 +30,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Time between the last event and the end of its body. Behind it the connection can be used
-/// again; a server that keeps it open costs a new connection, not a failed request.
+/// again; a server that keeps it open costs a new connection, not a failed request. No request of
+/// the same conversation goes out meanwhile, so that server extends shorter think times to this.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Idle connections kept: one per conversation of the largest closed loop that makes sense
@@ -42,6 +44,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Largest error body that is read: error bodies are one sentence, rarely an HTML page.
 const ERROR_BODY_LIMIT_BYTES: usize = 64 << 10;
+
+/// Time for an error body: a server sends it together with the status, so a late one never comes.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Header in which a Headstart gateway names the chosen replica.
 const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -66,6 +71,8 @@ pub struct Completion {
     pub ttft: Duration,
     /// Time to the last event.
     pub e2e: Duration,
+    /// When the last event came. The call may return later, at the end of the body.
+    pub ended: Instant,
     /// Prompt length as the server counts it, tokens.
     pub prompt_tokens: u32,
     /// Prompt tokens that the server found in its cache, at most `prompt_tokens`; 0 when it does
@@ -215,13 +222,24 @@ async fn drain(mut body: Incoming) {
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, end).await;
 }
 
+/// Makes an error of an answer with an error status, with the words of its body if they arrive.
 pub(crate) async fn refusal(response: Response<Incoming>) -> LoadgenError {
+    refusal_within(response, ERROR_BODY_TIMEOUT).await
+}
+
+async fn refusal_within<B>(response: Response<B>, limit: Duration) -> LoadgenError
+where
+    B: Body<Error: Into<Box<dyn Error + Send + Sync>>>,
+{
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), ERROR_BODY_LIMIT_BYTES);
-    match body.collect().await {
-        Ok(body) => wire::refusal(status, &body.to_bytes()),
-        Err(error) => wire::refusal(status, format!("no readable body ({error})").as_bytes()),
-    }
+    // The status is known already, so a body that does not end costs its words and not the error.
+    let unread = match tokio::time::timeout(limit, body.collect()).await {
+        Ok(Ok(body)) => return wire::refusal(status, &body.to_bytes()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("not ended after {} s", limit.as_secs_f64()),
+    };
+    wire::refusal(status, format!("no readable body ({unread})").as_bytes())
 }
 
 fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadgenError> {
@@ -256,7 +274,22 @@ pub(crate) fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadgenError> 
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_error_body_that_never_ends_is_given_up() {
+        let endless = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let mut response = Response::new(endless);
+        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+        let error = refusal_within(response, Duration::ZERO).await.to_string();
+        assert_eq!(error, "HTTP status 503: no readable body (not ended after 0 s)");
+    }
 
     fn check(base_url: &str, expected: Result<&str, &str>) {
         match (endpoint(base_url, "chat/completions"), expected) {

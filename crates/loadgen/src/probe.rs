@@ -229,7 +229,7 @@ fn run_id() -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -238,6 +238,7 @@ mod tests {
             text: String::new(),
             ttft: Duration::from_millis(1),
             e2e: Duration::from_millis(2),
+            ended: Instant::now(),
             prompt_tokens,
             cached_tokens,
             output_tokens: 1,

@@ -164,7 +164,8 @@ fn turns(
     let record = |sample: &&TurnSample| {
         // A recorded answer can be shorter than the generated one that `known` counts.
         let new_tokens = sample.prompt_tokens.saturating_sub(known);
-        known = sample.prompt_tokens + sample.output_tokens;
+        // Both counts are the server's, and their sum may be more than the type holds.
+        known = sample.prompt_tokens.saturating_add(sample.output_tokens);
         TurnRecord {
             think_s: sample.think.as_secs_f64(),
             prompt_tokens: sample.prompt_tokens,
@@ -301,6 +302,13 @@ mod tests {
         ];
         let expected = lines.map(|line| format!("{line}\n")).concat();
         assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_do_not_overflow() {
+        let samples = [sample(0, 1, u32::MAX), sample(0, 2, u32::MAX)];
+        let turns = turns(&samples.each_ref(), |_| None);
+        assert_eq!([turns[0].new_tokens, turns[1].new_tokens], [u32::MAX, 0]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Decoder {
     /// The line that has not ended yet.
     line: Vec<u8>,
     /// Data lines of the event that has not ended yet, each with its line end.
-    data: String,
+    data: Vec<u8>,
     after_carriage_return: bool,
 }
 
@@ -71,28 +71,38 @@ impl Decoder {
 
     /// Uses the finished line; returns a payload when it was the blank one behind an event.
     fn end_line(&mut self) -> Option<String> {
-        // Whole lines only, so a character that two reads cut is complete here.
-        let line = String::from_utf8_lossy(&self.line);
-        if line.is_empty() {
+        if self.line.is_empty() {
             // This drops the last line's end. An event without data, such as a comment, has none
             // and yields nothing.
             self.data.pop()?;
-            return Some(std::mem::take(&mut self.data));
+            // Whole events only: a character that two reads cut is complete here. Bytes are held
+            // until then, because each invalid one becomes a character of three.
+            return Some(text(std::mem::take(&mut self.data)));
         }
-        let value = match line.split_once(':') {
-            // The standard strips one space only, so that text may begin with spaces.
-            Some(("data", value)) => Some(value.strip_prefix(' ').unwrap_or(value)),
-            // By the standard, a line without a colon is a field with an empty value.
-            None if line == "data" => Some(""),
-            _ => None,
-        };
-        if let Some(value) = value {
-            self.data.push_str(value);
-            self.data.push('\n');
+        if let Some(value) = data(&self.line) {
+            self.data.extend_from_slice(value);
+            self.data.push(b'\n');
         }
         self.line.clear();
         None
     }
+}
+
+/// Value of a line of data; `None` for a comment or another field.
+fn data(line: &[u8]) -> Option<&[u8]> {
+    let value = line.strip_prefix(b"data")?;
+    // By the standard, a line without a colon is a field with an empty value.
+    if value.is_empty() {
+        return Some(value);
+    }
+    let value = value.strip_prefix(b":")?;
+    // The standard strips one space only, so that text may begin with spaces.
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -148,5 +158,15 @@ mod tests {
         let mut decoder = Decoder::default();
         let line = [b"data: ".as_slice(), &piece, b"\n"].concat();
         assert!((0..=fits).any(|_| decoder.feed(&line).is_err()));
+    }
+
+    #[test]
+    fn invalid_bytes_take_no_more_room_than_they_have() {
+        let mut decoder = Decoder::default();
+        let line = [b"data: ".as_slice(), &[0xff; EVENT_LIMIT_BYTES / 2], b"\n"].concat();
+        assert_eq!(decoder.feed(&line), Ok(vec![]));
+        assert!(decoder.line.len() + decoder.data.len() <= EVENT_LIMIT_BYTES);
+        let payload = "\u{fffd}".repeat(EVENT_LIMIT_BYTES / 2);
+        assert_eq!(decoder.feed(b"\n"), Ok(vec![payload]));
     }
 }

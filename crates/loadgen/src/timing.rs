@@ -11,6 +11,7 @@
 //! that a pause of the machine is not taken for the engine's. The server should have no other load
 //! meanwhile. Lengths are as the server counts them, and so is what it found in its cache.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ pub enum TimingSample {
 }
 
 /// A shape to be timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PlannedShape {
     Prefill { before: u32, new: u32 },
     Decode { sequences: u32, context: u32 },
@@ -109,10 +110,10 @@ impl TimingPlan {
                 contexts.into_iter().filter(move |&context| context >= SHORTEST && context <= long);
             useful.map(move |context| PlannedShape::Decode { sequences, context })
         });
-        let mut all: Vec<PlannedShape> = alone.chain(behind).chain(decode).collect();
-        // Where `long` is 128 tokens, `long / 2` repeats the fixed context.
-        all.dedup();
-        all
+        let mut seen = HashSet::new();
+        let all = alone.chain(behind).chain(decode);
+        // Where `long` is 64 or 128 tokens, it or its half repeats the fixed context.
+        all.filter(|shape| seen.insert(*shape)).collect()
     }
 }
 
@@ -192,8 +193,7 @@ impl Prober<'_> {
         let answered = answers.iter().map(|answer| answer.output_tokens).max();
         Ok(TimingSample::Decode {
             sequences,
-            // Each answer adds a token per step, so on average half of it is in the context.
-            context: answers[0].prompt_tokens + answered.unwrap_or(0) / 2,
+            context: mean_context(answers[0].prompt_tokens, answered.unwrap_or(0)),
             tpot: times[times.len() / 2],
         })
     }
@@ -237,6 +237,12 @@ impl TimingSample {
     }
 }
 
+/// Average tokens of a sequence while its answer grows. Both counts are the server's.
+fn mean_context(prompt_tokens: u32, answer_tokens: u32) -> u32 {
+    // Each answer adds a token per step, so on average half of it is in the context.
+    prompt_tokens.saturating_add(answer_tokens / 2)
+}
+
 fn tpot(completion: &Completion) -> Duration {
     // TTFT covers the first token, so the rest of the time has one token less.
     let rest = completion.output_tokens.saturating_sub(1).max(1);
@@ -277,6 +283,26 @@ mod tests {
             }
         }
         assert!(plan(8, 0).is_empty());
+    }
+
+    #[test]
+    fn each_shape_is_timed_once() {
+        for longest in [32, 64, 100, 128, 256, 1_000, 8_192] {
+            let all = plan(longest, 100_000).asked();
+            let different: HashSet<_> = all.iter().collect();
+            assert_eq!(different.len(), all.len(), "{longest}: {all:?}");
+        }
+        let decodes = |longest| {
+            let all = plan(longest, 100_000).asked().into_iter();
+            all.filter(|shape| matches!(shape, PlannedShape::Decode { sequences: 1, .. })).count()
+        };
+        assert_eq!([64, 128, 256].map(decodes), [2, 2, 3]);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_do_not_overflow() {
+        assert_eq!(mean_context(100, 32), 116);
+        assert_eq!(mean_context(u32::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use fake::model::Model;
-use fake::{Fake, Reply};
+use fake::{End, Fake, Reply};
 use headstart_loadgen::{
     Answers, ApiClient, ChatBench, ChatObservations, ChatProgress, ChatReport, Starts, Think, chat,
 };
@@ -196,6 +196,21 @@ async fn two_servers_meet_the_same_users() {
     let (at_first, later): (Vec<_>, Vec<_>) = first.iter().partition(|(_, turn, _)| *turn == 1);
     assert!(at_first.iter().all(|(_, _, think)| think.is_zero()));
     assert!(later.iter().all(|(_, _, think)| !think.is_zero()));
+}
+
+/// The client waits a second for the end of a body, and a think time of a second contains that
+/// wait.
+#[tokio::test]
+async fn users_think_from_the_last_event_of_a_body_that_stays_open() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| Reply { end: End::Never, ..model.respond(body) }).await;
+    let think = Duration::from_secs(1);
+    let bench = ChatBench { think: Think::Fixed { seconds: think.as_secs_f64() }, ..BENCH };
+    let observed = observe(&fake, &conversations(1, 3), &bench).await;
+    let gaps = observed.samples.windows(2).map(|pair| pair[1].sent - pair[0].sent - pair[0].e2e);
+    // The shorter of two gaps, because a busy machine may send one of them late.
+    let gap = gaps.min().expect("three requests");
+    assert!(gap < 2 * think, "{gap:?}");
 }
 
 #[tokio::test]

@@ -46,17 +46,21 @@ pub struct ReportPage {
 pub struct ReportProvenance {
     /// Seconds since 1970, UTC.
     pub unix_s: u64,
+    /// The program's name.
+    pub program: &'static str,
     /// The arguments, without the program's name.
     pub arguments: Vec<String>,
 }
 
 impl ReportProvenance {
     /// By this process, now.
-    pub fn now() -> Self {
+    #[must_use]
+    pub fn now(program: &'static str) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let arguments = std::env::args_os().skip(1);
         Self {
             unix_s: since.map_or(0, |time| time.as_secs()),
+            program,
             arguments: arguments.map(|argument| argument.to_string_lossy().into_owned()).collect(),
         }
     }
@@ -65,7 +69,7 @@ impl ReportProvenance {
     /// shown, of addresses no user and no password.
     fn command(&self) -> String {
         let arguments = self.arguments.iter().map(|argument| quoted(&shown(argument)));
-        std::iter::once("headstart".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+        std::iter::once(self.program.to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -195,7 +199,7 @@ mod tests {
     fn a_command_line_names_no_folder_and_no_password() {
         let check = |argument: &str, expected: &str| {
             let arguments = vec![argument.to_owned()];
-            let made = ReportProvenance { unix_s: 0, arguments };
+            let made = ReportProvenance { unix_s: 0, program: "headstart", arguments };
             assert_eq!(made.command(), format!("headstart {expected}"));
         };
         check("/srv/logs/a.jsonl", "a.jsonl");

@@ -7,6 +7,7 @@ use crate::ReportProvenance;
 pub fn made() -> ReportProvenance {
     ReportProvenance {
         unix_s: 1_772_359_200,
+        program: "headstart",
         arguments: ["analyze", "log.jsonl"].map(str::to_owned).to_vec(),
     }
 }

@@ -8,12 +8,12 @@
 //! Situation ─text─► texts ─Encoder─► vectors ─features─► row ─mlp─► log-odds ─calibrate─► p
 //!
 //! Examples ─► Dataset ─► DatasetSplit ─train─► ContinuationModel + EvaluationReport
-//!                                                                  (`headstart train`)
+//! files ─training─► ContinuationModel + TrainReport                (`headstart train`)
 //! outcomes ─► TurnPrior, Drift: what is believed without, and whether to believe the model
 //! ```
 //!
-//! Does not know where conversations come from, when a prediction is asked for, or what is done
-//! with it.
+//! Only [`training`] reads files of conversations. Nothing here knows when a prediction is asked
+//! for, or what is done with it.
 //!
 //! Source: Yang, Li, Li, Lloyd, "Learned Prefix Caching", NeurIPS 2025. Where we differ, the module
 //! says so.
@@ -36,6 +36,7 @@ pub mod situations;
 mod split;
 pub mod text;
 mod train;
+pub mod training;
 
 pub use dataset::{ConversationOutcome, Dataset, Example, Label};
 pub use drift::{Drift, DriftOptions, DriftVerdict};

@@ -22,10 +22,11 @@ const WITHHELD_CHARS_MAX: usize = 1 << 14;
 
 /// The latest prompts that a model reads.
 pub fn num_prompts(definition: &Definition) -> usize {
-    match definition.behaviour {
+    if definition.behaviour {
         // Lengths of all prompts are columns of a row.
-        true => usize::MAX,
-        false => definition.text.window.saturating_add(1),
+        usize::MAX
+    } else {
+        definition.text.window.saturating_add(1)
     }
 }
 

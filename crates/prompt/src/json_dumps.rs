@@ -20,6 +20,7 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::python_number::dumped;
 use crate::python_surrogate::half_of;
+use crate::size_limit::{LimitedText, limited_width};
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
@@ -55,8 +56,11 @@ impl Dumps {
     fn new(options: &Kwargs) -> Result<Self, Error> {
         let indent = match options.get::<Option<Value>>("indent")? {
             Some(indent) if !indent.is_none() => Some(match indent.as_str() {
-                Some(text) => text.to_owned(),
-                None => " ".repeat(usize::try_from(indent)?),
+                Some(text) => {
+                    limited_width(text.len() as u128)?;
+                    text.to_owned()
+                }
+                None => " ".repeat(limited_width(u128::try_from(indent)?)?),
             }),
             _ => None,
         };
@@ -78,11 +82,11 @@ impl Dumps {
         })
     }
 
-    /// `value` as JSON text.
+    /// `value` as JSON text. Even a small indentation makes a long text of deep lists.
     fn to_string(&self, value: &impl Serialize) -> Result<String, serde_json::Error> {
-        let mut bytes = Vec::new();
+        let mut text = LimitedText::default();
         let formatter = PythonFormatter { dumps: self, depth: 0, has_items: false };
-        let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
+        let mut serializer = Serializer::with_formatter(&mut text, formatter);
         if self.sort_keys {
             // The serializer writes maps in their own order, so sorted keys need a copy.
             let mut sorted = serde_json::to_value(value)?;
@@ -91,7 +95,7 @@ impl Dumps {
         } else {
             value.serialize(&mut serializer)?;
         }
-        Ok(String::from_utf8(bytes).expect("the serializer writes UTF-8"))
+        Ok(text.into_string())
     }
 }
 

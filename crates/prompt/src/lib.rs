@@ -43,6 +43,7 @@ mod python_operators;
 mod python_repr;
 mod python_surrogate;
 mod python_value;
+mod size_limit;
 pub mod stop;
 mod syntax_tree;
 pub mod template;

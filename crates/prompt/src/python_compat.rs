@@ -27,11 +27,13 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::python_number::{is_marked, is_marked_integer};
 use crate::python_repr::str_of;
+use crate::size_limit::{self, check_fields};
 
 /// Makes `environment` behave as Jinja2's.
 pub(crate) fn install(environment: &mut Environment<'_>) {
     environment.set_formatter(print);
     environment.set_unknown_method_callback(call_method);
+    size_limit::install(environment);
     let is_marked_number = |value: &Value| value.as_str().is_some_and(is_marked);
     let is_integer = |value: &Value| value.as_str().is_some_and(is_marked_integer);
     environment.add_test("string", move |value: &Value| {
@@ -135,6 +137,10 @@ fn call_str_method(text: &str, method: &str, args: &[Value]) -> Result<Value, Er
                 return Err(Error::new(ErrorKind::InvalidOperation, "substring not found"));
             }
         },
+        "format" => {
+            check_fields(text)?;
+            return Err(Error::from(ErrorKind::UnknownMethod));
+        }
         _ => return Err(Error::from(ErrorKind::UnknownMethod)),
     })
 }

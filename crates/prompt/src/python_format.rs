@@ -14,21 +14,22 @@ use minijinja::{Error, ErrorKind, Value};
 
 use crate::python_number::{is_marked, printed};
 use crate::python_repr::{repr_of, str_of};
-
-/// Widest field and highest precision: a template may ask for a billion.
-const WIDTH_MAX: usize = 10_000;
+use crate::size_limit::{check_length, limited_width};
 
 /// `format` with `values`: a tuple's items, the entries of a dictionary by name, or one value.
 ///
 /// # Errors
 /// Where Python has one: too few or too many values, wrong types, unknown conversions; also for
-/// fields wider than 10,000 characters.
+/// fields wider than 10,000 characters, and for texts longer than 64 MiB.
 pub(crate) fn format(format: &str, values: &Value) -> Result<String, Error> {
     let mut values = Values::new(values)?;
     let (mut output, mut rest) = (String::with_capacity(format.len()), format.chars().peekable());
     while let Some(character) = rest.next() {
         match character {
-            '%' => output += &convert(&mut rest, &mut values)?,
+            '%' => {
+                output += &convert(&mut rest, &mut values)?;
+                check_length(output.len())?;
+            }
             _ => output.push(character),
         }
     }
@@ -123,11 +124,11 @@ fn convert(rest: &mut Peekable<Chars<'_>>, values: &mut Values<'_>) -> Result<St
     let width = number(rest, values)?.unwrap_or(0);
     // A width from `*` may be negative, which means left-aligned.
     field.is_left |= width < 0;
-    field.width = bounded(width.unsigned_abs())?;
+    field.width = limited_width(width.unsigned_abs())?;
     if rest.next_if_eq(&'.').is_some() {
         let precision = number(rest, values)?.unwrap_or(0);
         // Python takes a negative precision for 0.
-        field.precision = Some(bounded(precision.max(0).unsigned_abs())?);
+        field.precision = Some(limited_width(precision.max(0).unsigned_abs())?);
     }
     // Sizes of C are allowed and change nothing.
     rest.next_if(|size| "hlL".contains(*size));
@@ -167,17 +168,10 @@ fn number(rest: &mut Peekable<Chars<'_>>, values: &mut Values<'_>) -> Result<Opt
     while let Some(digit) = rest.peek().and_then(|digit| digit.to_digit(10)) {
         rest.next();
         let so_far: i128 = number.unwrap_or(0);
-        // A number that saturates is refused by `bounded`.
+        // A number that saturates is refused by `limited_width`.
         number = Some(so_far.saturating_mul(10).saturating_add(i128::from(digit)));
     }
     Ok(number)
-}
-
-fn bounded(number: u128) -> Result<usize, Error> {
-    match usize::try_from(number) {
-        Ok(number) if number <= WIDTH_MAX => Ok(number),
-        _ => Err(error("a field of a format is wider than 10,000 characters")),
-    }
 }
 
 /// The integer, where Python takes `value` for one.

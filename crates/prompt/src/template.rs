@@ -30,6 +30,7 @@ use crate::dialect::ContentFormat;
 use crate::python_number::printed;
 use crate::python_surrogate::holds_half;
 use crate::python_value::value_of;
+use crate::size_limit::LimitedText;
 use crate::{PromptError, json_dumps, python_compat, python_operators};
 
 /// A compiled chat template.
@@ -92,7 +93,8 @@ impl ChatTemplate {
         Self::in_environment(environment(), source, special_tokens)
     }
 
-    /// Compiles a template that came with a request, which may run for 20 million steps.
+    /// Compiles a template that came with a request, which may run for 20 million steps. What it
+    /// writes is bounded; what it collects in variables is not, so its sender must be trusted.
     ///
     /// # Errors
     /// [`PromptError::TemplateSyntax`].
@@ -178,7 +180,9 @@ impl ChatTemplate {
         // minijinja 3.0.5 panics on an empty list's `[::-1]`, which a request can bring about.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             let template = self.environment.get_template(NAME)?;
-            template.render(Value::from(self.variables(input)))
+            let mut text = LimitedText::default();
+            template.render_captured_to(Value::from(self.variables(input)), &mut text)?;
+            Ok(text.into_string())
         }));
         let error = match rendered {
             Ok(Ok(text)) if holds_half(&text) => {
@@ -194,7 +198,7 @@ impl ChatTemplate {
         };
         Err(match refusal(&error) {
             Some(message) => PromptError::Refused(message),
-            None => PromptError::Render { reason: error.to_string() },
+            None => PromptError::Render { reason: reason(&error) },
         })
     }
 
@@ -280,7 +284,10 @@ fn takes_inline_system(source: &str) -> bool {
         ("messages", value_of(&messages.as_slice().into())),
         ("add_generation_prompt", Value::from(false)),
     ]);
-    let render = || environment.render_str(source, Value::from(variables));
+    let render = || {
+        let template = environment.template_from_str(source)?;
+        template.render_captured_to(Value::from(variables), LimitedText::default()).map(drop)
+    };
     matches!(catch_unwind(AssertUnwindSafe(render)), Ok(Ok(_)))
 }
 
@@ -330,6 +337,15 @@ fn refusal(error: &Error) -> Option<String> {
         cause = error.source();
     }
     None
+}
+
+/// The failure as a text. Where the output failed, minijinja's own words do not say why.
+fn reason(error: &Error) -> String {
+    let cause = std::error::Error::source(error);
+    match cause.filter(|cause| cause.is::<std::io::Error>()) {
+        Some(cause) => cause.to_string(),
+        None => error.to_string(),
+    }
 }
 
 fn strftime(format: &str, now_unix_s: i64) -> Result<String, Error> {

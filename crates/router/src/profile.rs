@@ -61,25 +61,14 @@ pub struct Profile {
 
 impl Profile {
     /// The names that [`FromStr`] takes, without those of a configuration.
-    pub const NAMES: [&str; 11] = [
-        "random",
-        "round-robin",
-        "load",
-        "power-of-two",
-        "session",
-        "approximate",
-        "precise",
-        "cost",
-        "llm-d-load",
-        "llm-d-approximate",
-        "llm-d-precise",
-    ];
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|profile| profile.name)
+    }
 
     /// All that come with the router.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let known = Self::NAMES.into_iter().map(Self::known);
-        known.collect::<Option<_>>().expect("all names are known")
+        KNOWN.iter().map(KnownProfile::profile).collect()
     }
 
     /// The published weights over the events of the engines: what serves unless told otherwise.
@@ -121,47 +110,86 @@ impl Profile {
         let found = own.get(name).cloned().or_else(|| Self::known(name));
         found.ok_or_else(|| UnknownProfile {
             name: name.to_owned(),
-            known: own.keys().cloned().chain(Self::NAMES.map(str::to_owned)).collect(),
+            known: own.keys().cloned().chain(Self::names().map(str::to_owned)).collect(),
         })
     }
 
     fn known(name: &str) -> Option<Self> {
-        use PickerKind::{AnyBest, AtRandom, Best, PowerOfTwo, RoundRobin, Session};
-        use ScorerKind::{Cost, Home, InFlight, KvFree, Prefix, Queue, ReportedQueue};
-
-        let prefix = Prefix { at_most: None };
-        let leading = Prefix { at_most: Some(LEADING) };
-        let (scorers, picker): (&[(ScorerKind, f64)], _) = match name {
-            "random" => (&[], AtRandom),
-            "round-robin" => (&[], RoundRobin),
-            "load" => (&[(InFlight, 1.0)], Best),
-            "power-of-two" => (&[(InFlight, 1.0)], PowerOfTwo),
-            "session" => (&[], Session),
-            "approximate" | "precise" => {
-                (&[(Home, HOME_WEIGHT), (prefix, 3.0), (Queue, 2.0), (KvFree, 2.0)], Best)
-            }
-            "cost" => (&[(Cost, 1.0)], Best),
-            "llm-d-load" => (&[(ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest),
-            "llm-d-approximate" => {
-                (&[(leading, 1.0), (ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest)
-            }
-            "llm-d-precise" => (&[(prefix, 3.0), (ReportedQueue, 2.0), (KvFree, 2.0)], AnyBest),
-            _ => return None,
-        };
-        let index = match name {
-            "approximate" => IndexKind::Approximate(ApproximateConfig::default()),
-            "llm-d-approximate" => IndexKind::Approximate(ApproximateConfig::EARLY),
-            _ => IndexKind::Events,
-        };
-        Some(Self {
-            name: name.to_owned(),
-            index,
-            preferences: Vec::new(),
-            scorers: scorers.to_vec(),
-            picker,
-        })
+        KNOWN.iter().find(|profile| profile.name == name).map(KnownProfile::profile)
     }
 }
+
+/// A profile that comes with the router.
+struct KnownProfile {
+    name: &'static str,
+    index: IndexKind,
+    scorers: &'static [(ScorerKind, f64)],
+    picker: PickerKind,
+}
+
+impl KnownProfile {
+    fn profile(&self) -> Profile {
+        Profile {
+            name: self.name.to_owned(),
+            index: self.index,
+            preferences: Vec::new(),
+            scorers: self.scorers.to_vec(),
+            picker: self.picker,
+        }
+    }
+}
+
+const fn known(
+    name: &'static str,
+    scorers: &'static [(ScorerKind, f64)],
+    picker: PickerKind,
+) -> KnownProfile {
+    KnownProfile { name, index: IndexKind::Events, scorers, picker }
+}
+
+const PREFIX: ScorerKind = ScorerKind::Prefix { at_most: None };
+const LEADING_PREFIX: ScorerKind = ScorerKind::Prefix { at_most: Some(LEADING) };
+
+/// `precise`, and `approximate`, which reads another index.
+const OURS: &[(ScorerKind, f64)] = &[
+    (ScorerKind::Home, HOME_WEIGHT),
+    (PREFIX, 3.0),
+    (ScorerKind::Queue, 2.0),
+    (ScorerKind::KvFree, 2.0),
+];
+
+/// The profiles that come with the router.
+const KNOWN: &[KnownProfile] = &[
+    known("random", &[], PickerKind::AtRandom),
+    known("round-robin", &[], PickerKind::RoundRobin),
+    known("load", &[(ScorerKind::InFlight, 1.0)], PickerKind::Best),
+    known("power-of-two", &[(ScorerKind::InFlight, 1.0)], PickerKind::PowerOfTwo),
+    known("session", &[], PickerKind::Session),
+    KnownProfile {
+        index: IndexKind::Approximate(ApproximateConfig::USUAL),
+        ..known("approximate", OURS, PickerKind::Best)
+    },
+    known("precise", OURS, PickerKind::Best),
+    known("cost", &[(ScorerKind::Cost, 1.0)], PickerKind::AnyBest),
+    known(
+        "llm-d-load",
+        &[(ScorerKind::ReportedQueue, 1.0), (ScorerKind::KvFree, 1.0)],
+        PickerKind::AnyBest,
+    ),
+    KnownProfile {
+        index: IndexKind::Approximate(ApproximateConfig::EARLY),
+        ..known(
+            "llm-d-approximate",
+            &[(LEADING_PREFIX, 1.0), (ScorerKind::ReportedQueue, 1.0), (ScorerKind::KvFree, 1.0)],
+            PickerKind::AnyBest,
+        )
+    },
+    known(
+        "llm-d-precise",
+        &[(PREFIX, 3.0), (ScorerKind::ReportedQueue, 2.0), (ScorerKind::KvFree, 2.0)],
+        PickerKind::AnyBest,
+    ),
+];
 
 impl std::fmt::Display for Profile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -215,6 +243,6 @@ mod tests {
     fn an_unknown_name_lists_the_known_ones() {
         let error = "best".parse::<Profile>().unwrap_err().to_string();
         assert!(error.contains("`best`"));
-        assert!(Profile::NAMES.iter().all(|name| error.contains(name)), "{error}");
+        assert!(Profile::names().all(|name| error.contains(name)), "{error}");
     }
 }

@@ -2,25 +2,21 @@
 
 use std::time::Duration;
 
-use headstart_core::block::Namespace;
+use headstart_core::block::{Medium, Namespace};
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
 
 use crate::index::PromptKeys;
 
-/// One request to place.
+/// One request to place: what the edge knows of it, and what a look-up adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RouteRequest<'a> {
-    /// The prompt; `None` when it is not tokenized, then no overlap is known.
+    /// The prompt; `None` when it is not tokenized, then no overlap is known. With [`Self::text`],
+    /// only the tokens in front.
     pub tokens: Option<&'a [TokenId]>,
-    /// The prompt's keys, from [`crate::PrefixIndex::hash`]. `None`: the router computes them,
-    /// which takes as long as the prompt is, with the router held. A prompt with media needs them.
-    pub keys: Option<&'a PromptKeys>,
-    /// Keys of the prompt's text, from [`crate::Router::text_index`], where its tokens are not
-    /// known. A token of that index is four bytes of text. The router then goes by what it sent
-    /// where.
-    pub text: Option<&'a PromptKeys>,
-    /// Whether `tokens` lacks some of the prompt's tokens: it then has those in front, or none.
-    pub lacks_tokens: bool,
+    /// The images and other media in `tokens`, sorted by their start.
+    pub media: &'a [Medium],
+    /// Numbers that stand for the prompt's text, four bytes each, where not all tokens are known.
+    pub text: Option<&'a [TokenId]>,
     /// A key for each message of the prompt, which covers all messages up to it. The router finds
     /// the conversation's last turn by them, whether or not tokens are known. Empty for a prompt
     /// without messages: its blocks then serve instead.
@@ -29,11 +25,17 @@ pub struct RouteRequest<'a> {
     pub namespace: Namespace<'a>,
     /// The client's id of the conversation.
     pub session: Option<&'a str>,
-    /// Replicas not to choose, such as those that have just failed this request.
-    pub excluded: &'a [ReplicaId],
     /// The longest time to the first token that the client wants; what [`crate::score::Cost`] meets
     /// at the least cost for others.
     pub slo_ttft: Option<Duration>,
+    /// Keys of `tokens`, from [`crate::PrefixIndex::hash`]. `None`: the router computes them,
+    /// which takes as long as the prompt is, with the router held.
+    pub keys: Option<&'a PromptKeys>,
+    /// Keys of `text`, from [`crate::Router::text_index`]. The router then goes by what it sent
+    /// where. Keys of `tokens` where no replica reports events.
+    pub text_keys: Option<&'a PromptKeys>,
+    /// Replicas not to choose, such as those that have just failed this request.
+    pub excluded: &'a [ReplicaId],
     /// When it is asked.
     pub now: Nanos,
 }
@@ -43,7 +45,13 @@ impl RouteRequest<'_> {
     #[must_use]
     pub fn prompt_tokens(&self) -> usize {
         let exact = self.tokens.map_or(0, <[TokenId]>::len);
-        exact.max(self.text.map_or(0, PromptKeys::num_tokens))
+        exact.max(self.text_keys.map_or(0, PromptKeys::num_tokens))
+    }
+
+    /// Whether some of the prompt's tokens are unknown.
+    #[must_use]
+    pub fn lacks_tokens(&self) -> bool {
+        self.text.is_some()
     }
 }
 

@@ -243,14 +243,14 @@ impl Router {
             replica,
             phase: Phase::Prefill { tokens: prompt_tokens - overlap_tokens },
             overlap_tokens,
-            is_exact: !request.lacks_tokens,
+            is_exact: !request.lacks_tokens(),
             work_s: work_s(view, prompt_tokens),
         };
         if let Some(keys) = keys {
             self.index.update(replica, Update::Assume(keys), request.now);
         }
         self.homes.note(turns(request, keys), replica);
-        if let Some(text) = request.text {
+        if let Some(text) = request.text_keys {
             let assume = Update::Assume(text);
             self.text_index.update(replica, assume, request.now);
         }
@@ -353,7 +353,7 @@ impl Router {
             Some(keys) => self.index.overlaps(keys, now, &mut self.overlaps),
             None => self.overlaps.clear(),
         }
-        let by_text = request.text.map(|text| {
+        let by_text = request.text_keys.map(|text| {
             let mut overlaps = Overlaps::default();
             self.text_index.overlaps(text, now, &mut overlaps);
             overlaps
@@ -392,7 +392,7 @@ impl Router {
             [] => turns(request, keys),
         };
         if let Some(home) = self.homes.find(earlier) {
-            set_home_lead(&mut views, home, request.lacks_tokens);
+            set_home_lead(&mut views, home, request.lacks_tokens());
         }
         views
     }
@@ -431,13 +431,13 @@ fn turns<'a>(request: &RouteRequest<'a>, keys: Option<&'a PromptKeys>) -> &'a [R
     if !request.messages.is_empty() {
         return request.messages;
     }
-    let chains = request.text.or(keys).map_or(&[][..], PromptKeys::chains);
+    let chains = request.text_keys.or(keys).map_or(&[][..], PromptKeys::chains);
     chains.first().map_or(&[], |chain| &chain.keys)
 }
 
 fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
-    let namespace = request.namespace;
-    request.tokens.map(|tokens| Prompt { tokens, namespace, ..Prompt::default() })
+    let RouteRequest { media, namespace, .. } = *request;
+    request.tokens.map(|tokens| Prompt { tokens, media, namespace })
 }
 
 fn candidate(scored: &ScoredCandidate, prompt_tokens: usize) -> Candidate {

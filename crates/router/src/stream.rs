@@ -69,14 +69,14 @@
 //!   expected one was either applied or counted as lost ([`Follower::check`]).
 //! * While [`StreamStatus::Complete`] is claimed, the effects add up to exactly what the
 //!   publisher held after the last applied batch.
-//! * What is lost while something is held is followed by [`StreamEffect::Doubt`]; a loss before the
+//! * What is lost while something is held is followed by [`StreamUpdate::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
 //! * Nothing stays out of doubt for longer than [`LATE_TIME_MAX`] while a batch is known to be
 //!   missing, the connection is gone, or the publisher is asked whether it is still the same and
 //!   answers nothing; nor, where it used to answer, for that much longer than
 //!   [`SILENCE_TIME_MAX`] while it says nothing at all. What is missing is then applied as a
 //!   whole, or, where that is given up or does not fit, with a doubt.
-//! * [`StreamEffect::Trust`] takes the last [`StreamEffect::Doubt`] back, with nothing applied
+//! * [`StreamUpdate::Trust`] takes the last [`StreamUpdate::Doubt`] back, with nothing applied
 //!   between them, and only where that was told of something late.
 //! * What was known before a follower began is cleared before batch 0 is applied
 //!   ([`Follower::resumed`]).
@@ -104,7 +104,7 @@ mod report;
 
 pub use batch::{Damage, StreamBatch};
 pub use doubt::{LATE_TIME_MAX, TRUST_TIME_MAX};
-pub use effect::StreamEffect;
+pub use effect::{StreamEffect, StreamUpdate};
 pub use follower::{Follower, FollowerConfig, STALE_BATCHES_MAX};
 pub use held::{HELD_BATCHES_MAX, HELD_BYTES_MAX, HELD_TIME_MAX, REORDER_TIME_MAX};
 pub use link::{SETTLE_TIME, SILENCE_TIME_MAX};

@@ -17,7 +17,7 @@ mod sync {
 #[path = "../src/index/left_right.rs"]
 mod left_right;
 
-use left_right::{ReplayTarget, Twin};
+use left_right::{ReplayTarget, RestartState, Twin};
 
 /// Orders tried.
 const ITERATIONS: usize = 20_000;
@@ -38,6 +38,17 @@ impl ReplayTarget<Add> for Value {
         self.left += change.0;
         thread::yield_now();
         self.right += change.0;
+    }
+}
+
+/// Both numbers after a panic.
+const RESTARTED: u64 = 1_000;
+
+impl RestartState<Value, Add> for u64 {
+    fn begin_again(&mut self, value: &mut Value, log: &mut Vec<Add>) {
+        *self = 0;
+        value.replay(&Add(RESTARTED));
+        log.push(Add(RESTARTED));
     }
 }
 
@@ -144,4 +155,55 @@ fn readers_pass_a_writer_that_waits() {
         },
         ITERATIONS,
     );
+}
+
+/// Readers never see what a writer that panics has begun, and both copies are equal behind it.
+#[test]
+fn a_writer_that_panics_leaves_two_equal_copies() {
+    let run = |twin: fn() -> Values| {
+        let twin = Arc::new(twin());
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let twin = twin.clone();
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        let seen = twin.read(|value| {
+                            thread::yield_now();
+                            value.clone()
+                        });
+                        assert_eq!(seen.left, seen.right, "a reader saw half an update");
+                    }
+                })
+            })
+            .collect();
+        let add = |twin: &Values| {
+            twin.write(|count, value, log| {
+                *count += 1;
+                value.replay(&Add(1));
+                log.push(Add(1));
+            });
+        };
+        add(&twin);
+        let panics = || {
+            twin.write(|count, value, log| {
+                *count += 1;
+                value.left += 7;
+                log.push(Add(7));
+                thread::yield_now();
+                // Unlike `panic!` it calls no hook, which shuttle would take for a failed test.
+                std::panic::resume_unwind(Box::new("as planned"));
+            });
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("it panics");
+        add(&twin);
+        for reader in readers {
+            reader.join().expect("no reader panics");
+        }
+        let expected = Value { left: RESTARTED + 1, right: RESTARTED + 1 };
+        twin.inspect(|count, value| assert_eq!((*count, value), (1, &expected)));
+        // The other copy as well.
+        twin.write(|_, value, _| assert_eq!(value, &expected));
+    };
+    shuttle::check_random(move || run(two_copies), ITERATIONS);
+    shuttle::check_random(move || run(one_copy), ITERATIONS);
 }

@@ -26,7 +26,7 @@ fn config(profile: &str, seed: u64) -> RouterConfig {
 /// The profiles that learn from events who holds what.
 fn by_events() -> impl Iterator<Item = &'static str> {
     let is_told = |name: &&str| config(name, 0).profile.index == IndexKind::Events;
-    Profile::NAMES.into_iter().filter(is_told)
+    Profile::names().filter(is_told)
 }
 
 fn fleet(profile: &str, size: u32) -> Router {
@@ -191,7 +191,7 @@ fn a_replica_that_comes_back_starts_without_its_old_report() {
 
 #[test]
 fn nobody_left_is_an_error_that_reserves_nothing() {
-    for strategy in Profile::NAMES {
+    for strategy in Profile::names() {
         let mut router = fleet(strategy, 3);
         router.set_health(ReplicaId(1), Health::Down, Nanos(0));
         let request =

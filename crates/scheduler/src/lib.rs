@@ -34,7 +34,7 @@ pub use copies::Copies;
 pub use executor::Executor;
 pub use queue::QueueOrder;
 pub use scheduler::{
-    Decode, MadeUp, PartlyDone, PartlyLoadedPrompt, PartlyWhen, Scheduler, SchedulerConfig,
-    SchedulerLoad, Submit,
+    Decode, FullComputation, MadeUp, PartlyDone, PartlyLoadedPrompt, PartlyWhen, Scheduler,
+    SchedulerConfig, SchedulerLoad, Submit,
 };
-pub use sequence::{FinishReason, NewSequence, Output};
+pub use sequence::{FinishReason, Output, Submission};

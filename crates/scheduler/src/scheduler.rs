@@ -12,15 +12,16 @@
 //! evict half the cache and then lose its place.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use headstart_cache::{Grow, Lease, Occupancy, PrefixCache, Tiers};
-use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
+use headstart_core::{BlockHasher, CacheEvent, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
 use crate::names::BlockNameCache;
 use crate::queue::QueueOrder;
-use crate::sequence::{Fetch, NewSequence, Output, Sequence};
+use crate::sequence::{Fetch, Output, Sequence, Submission};
 
 use counted::Counter;
 use fetch::StepAction;
@@ -32,7 +33,7 @@ mod partly;
 mod residency;
 
 pub use counted::{Decode, MadeUp};
-pub use partly::{PartlyDone, PartlyLoadedPrompt, PartlyWhen};
+pub use partly::{FullComputation, PartlyDone, PartlyLoadedPrompt, PartlyWhen};
 
 /// Limits of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +104,11 @@ impl Scheduler {
     /// A scheduler over an empty `cache`.
     ///
     /// # Panics
-    /// When a limit is 0 or the cache holds no block.
+    /// When a limit other than `max_waiting` is 0 or the cache holds no block.
     #[must_use]
     pub fn new(config: SchedulerConfig, cache: PrefixCache) -> Self {
         assert!(config.max_batched_tokens > 0 && config.max_sequences > 0, "limits are positive");
+        assert!(config.max_context > 0, "a context holds a token");
         assert!(config.block_size > 0 && cache.capacity() > 0, "there is room for a token");
         Self {
             config,
@@ -136,9 +138,9 @@ impl Scheduler {
     /// # Panics
     /// When the prompt is empty, nothing is to be generated, the block size differs, or where steps
     /// are counted and there are stop tokens.
-    pub fn submit(&mut self, new: NewSequence, now: Nanos) -> Submit {
+    pub fn submit(&mut self, new: Submission, hasher: Arc<BlockHasher>, now: Nanos) -> Submit {
         assert!(!new.prompt.is_empty() && new.max_tokens > 0, "there is something to do");
-        assert_eq!(new.hasher.block_size(), self.config.block_size, "one block size per engine");
+        assert_eq!(hasher.block_size(), self.config.block_size, "one block size per engine");
         let is_counted = self.counter.is_some();
         assert!(!is_counted || new.stop_tokens.is_empty(), "counted answers end by their length");
         // Room for one generated token.
@@ -152,7 +154,7 @@ impl Scheduler {
             return Submit::QueueFull;
         }
         // Both refusals come first, so that a refused prompt costs no hashing.
-        let sequence = Sequence::new(new, &mut self.names, now);
+        let sequence = Sequence::new(new, hasher, &mut self.names, now);
         self.waiting.push_back(sequence);
         Submit::Queued
     }
@@ -299,6 +301,8 @@ impl Scheduler {
                     continue;
                 }
                 StepAction::Preempted => break,
+                // The next sequence has moved to this index.
+                StepAction::SentBack => continue,
             };
             let chunk = self.running[index].remaining().min(left).min(most);
             if !self.make_room(index, chunk, now) {

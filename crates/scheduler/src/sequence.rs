@@ -13,9 +13,9 @@ use crate::Sampling;
 use crate::announce::DeviceUnit;
 use crate::names::BlockNameCache;
 
-/// A request as it is submitted.
+/// A request to generate.
 #[derive(Clone, Debug)]
-pub struct NewSequence {
+pub struct Submission {
     /// Its id; unique among those present.
     pub id: SeqId,
     /// The prompt, at least one token.
@@ -26,14 +26,29 @@ pub struct NewSequence {
     pub stop_tokens: Arc<[TokenId]>,
     /// Settings to choose tokens.
     pub sampling: Sampling,
-    /// Names its blocks: the identity of model, adapter and tenant.
-    pub hasher: Arc<BlockHasher>,
-    /// Tenant salt, for the events.
+    /// Tenant salt: prompts under different salts share nothing.
     pub salt: Option<Arc<str>>,
     /// Data for the cache policy; the scheduler sets `now` and `offset`.
     pub access: Access,
     /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
     pub is_exact: bool,
+}
+
+impl Submission {
+    /// A request for the most likely tokens, which nothing but their number ends.
+    #[must_use]
+    pub fn greedy(id: SeqId, prompt: Vec<TokenId>, max_tokens: usize) -> Self {
+        Self {
+            id,
+            prompt,
+            max_tokens,
+            stop_tokens: Arc::default(),
+            sampling: Sampling::default(),
+            salt: None,
+            access: Access::default(),
+            is_exact: false,
+        }
+    }
 }
 
 /// Why an answer ended.
@@ -103,7 +118,9 @@ impl Output {
 /// A sequence in the scheduler.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    pub(crate) new: NewSequence,
+    pub(crate) new: Submission,
+    /// Names its blocks: the identity of model, adapter and tenant.
+    pub(crate) hasher: Arc<BlockHasher>,
     /// Prompt and what was generated.
     pub(crate) tokens: Vec<TokenId>,
     /// Names of the full blocks of `tokens`.
@@ -167,11 +184,17 @@ pub(crate) enum Fetch {
 }
 
 impl Sequence {
-    pub(crate) fn new(mut new: NewSequence, names: &mut BlockNameCache, arrival: Nanos) -> Self {
+    pub(crate) fn new(
+        mut new: Submission,
+        hasher: Arc<BlockHasher>,
+        names: &mut BlockNameCache,
+        arrival: Nanos,
+    ) -> Self {
         let tokens = std::mem::take(&mut new.prompt);
-        let hashes = names.of(&new.hasher, &tokens);
+        let hashes = names.of(&hasher, &tokens);
         Self {
             new,
+            hasher,
             tokens,
             hashes,
             computed: 0,
@@ -190,7 +213,7 @@ impl Sequence {
     }
 
     pub(crate) fn block_size(&self) -> usize {
-        self.new.hasher.block_size()
+        self.hasher.block_size()
     }
 
     /// Names of the blocks worth looking up. The last token is always computed, because its
@@ -211,7 +234,7 @@ impl Sequence {
         Unit {
             name: end(number + 1),
             parent: (number > 0).then(|| end(number)),
-            identity: self.new.hasher.identity(),
+            identity: self.hasher.identity(),
             tenant: TenantTag::of(self.new.salt.as_deref()),
         }
     }
@@ -274,7 +297,7 @@ impl Sequence {
         self.tokens.push(token);
         if self.tokens.len().is_multiple_of(self.block_size()) {
             let block = &self.tokens[self.tokens.len() - self.block_size()..];
-            let hash = self.new.hasher.next(self.hashes.last().copied(), block);
+            let hash = self.hasher.next(self.hashes.last().copied(), block);
             self.hashes.push(hash);
         }
         // Not below 0: the sequence leaves with the token that makes it 0.

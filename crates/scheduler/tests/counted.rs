@@ -10,7 +10,7 @@ use headstart_core::{
     Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, SessionId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Decode, Entry, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
+    Batch, Decode, Entry, Output, QueueOrder, Scheduler, SchedulerConfig, Submission,
 };
 
 const BLOCK_SIZE: usize = 4;
@@ -69,20 +69,13 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
     }
 }
 
-fn new_sequence(id: u64, hasher: &Arc<BlockHasher>, rng: &mut Rng) -> NewSequence {
+fn new_sequence(id: u64, rng: &mut Rng) -> Submission {
     let branch = rng.below(3) as TokenId;
     let length = 1 + rng.below(30) as TokenId;
     let prompt = (0..length).map(|at| if at % 11 == 10 { at } else { branch });
-    NewSequence {
-        id: SeqId(id),
-        prompt: prompt.collect(),
-        max_tokens: 1 + rng.below(25),
-        stop_tokens: Arc::default(),
-        sampling: Sampling::default(),
-        hasher: hasher.clone(),
-        is_exact: false,
-        salt: None,
+    Submission {
         access: Access { session: Some(SessionId(id)), ..Access::default() },
+        ..Submission::greedy(SeqId(id), prompt.collect(), 1 + rng.below(25))
     }
 }
 
@@ -129,8 +122,11 @@ fn compare(seed: u64, met: &mut Met) {
     let hasher = Arc::new(BlockHasher::new(&identity));
     let mut now = Nanos(0);
     for id in 0..80 {
-        let new = new_sequence(id, &hasher, &mut rng);
-        assert_eq!(short.submit(new.clone(), now), long.submit(new, now));
+        let new = new_sequence(id, &mut rng);
+        assert_eq!(
+            short.submit(new.clone(), hasher.clone(), now),
+            long.submit(new, hasher.clone(), now)
+        );
         if rng.below(8) == 0 {
             let seq = SeqId(rng.below(id as usize + 1) as u64);
             let running = short.load().running;

@@ -92,7 +92,7 @@ impl Packs {
         }
         // Replicas that make packs at the same time do not see each other's, so twice is allowed.
         let most = 2 * self.capacity;
-        let Some(mut gone) = self.make_room((&rivals, pack.units.len()), most, now) else {
+        let Some(mut gone) = self.make_room(&rivals, &pack.units, most, now) else {
             return vec![pack];
         };
         // Rivals go only now, when it is sure that the new pack comes in.
@@ -118,7 +118,7 @@ impl Packs {
         now: Nanos,
     ) -> Option<Vec<FoundPack>> {
         let rivals = self.rivals(units, part);
-        self.make_room((&rivals, units.len()), self.capacity, now)
+        self.make_room(&rivals, units, self.capacity, now)
     }
 
     /// The generation of a pack that is made now: newer than all that were heard of, those that
@@ -214,17 +214,18 @@ impl Packs {
         places.flatten().map(|(name, _)| *name).collect()
     }
 
-    /// Drops those that were not read for longest, but for `rivals`, until `units` more beside all
+    /// Drops those that were not read for longest, but for `rivals`, until these `units` beside all
     /// that are no rivals are `most` at most.
     fn make_room(
         &mut self,
-        (rivals, units): (&BTreeSet<BlockHash>, usize),
+        rivals: &BTreeSet<BlockHash>,
+        units: &[BlockHash],
         most: usize,
         now: Nanos,
     ) -> Option<Vec<FoundPack>> {
         let units_of = |name: &BlockHash| self.packs[name].pack.units.len();
         let others = self.num_units - rivals.iter().map(units_of).sum::<usize>();
-        let mut surplus = (others + units).saturating_sub(most);
+        let mut surplus = (others + units.len()).saturating_sub(most);
         let is_idle = |name: &BlockHash, (used, _): &(Nanos, u64)| {
             now.since(*used) >= self.patience[usize::from(self.packs[name].is_ours)]
         };

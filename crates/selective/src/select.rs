@@ -225,8 +225,8 @@ impl Free<'_> {
         let probes = self.importances.iter();
         let of_probe = probes.map(|probe| &probe[self.places.clone()]);
         let sets = of_probe.zip(sets);
-        let sets =
-            sets.map(|(importances, set)| spare(importances, set, (self.spared, MOST_SPARED)));
+        let limits = SparingLimits { together: self.spared, each: MOST_SPARED };
+        let sets = sets.map(|(importances, set)| spare(importances, set, limits));
         match merge {
             Merge::Union => sets.fold(Bits::new(len), |mut all, set| {
                 all.join(&set);
@@ -239,7 +239,8 @@ impl Free<'_> {
                 let sums: Vec<f32> = self.places.clone().map(sum).collect();
                 // The sums cover all probes, so the limits do too.
                 let times = probes.len() as f32;
-                let limits = (self.spared * times, MOST_SPARED * times);
+                let limits =
+                    SparingLimits { together: limits.together * times, each: limits.each * times };
                 spare(&sums, &top(&sums, self.kept), limits)
             }
         }
@@ -258,9 +259,17 @@ fn majority(len: usize, sets: &[Bits]) -> Bits {
     merged
 }
 
-/// The set without those that matter least, which matter at most `spared` together and `most` each.
-/// Ties: the later goes first.
-fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
+/// The most importance that a set may lose.
+#[derive(Clone, Copy)]
+struct SparingLimits {
+    /// Of all tokens that go.
+    together: f32,
+    /// Of any of them.
+    each: f32,
+}
+
+/// The set without those that matter least, within these limits. Ties: the later goes first.
+fn spare(importances: &[f32], set: &Bits, limits: SparingLimits) -> Bits {
     let value = |at: u32| importances[at as usize].max(0.0);
     let mut places: Vec<u32> = set.iter().collect();
     places
@@ -269,10 +278,13 @@ fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
     let is_spared = |at: &u32| {
         sum += value(*at);
         // In ascending order: the first token that does not fit ends it.
-        sum <= spared && value(*at) <= most
+        sum <= limits.together && value(*at) <= limits.each
     };
-    let num_spared =
-        if spared > 0.0 { places.iter().copied().take_while(is_spared).count() } else { 0 };
+    let num_spared = if limits.together > 0.0 {
+        places.iter().copied().take_while(is_spared).count()
+    } else {
+        0
+    };
     let mut left = Bits::new(importances.len());
     places[num_spared..].iter().for_each(|&at| left.set(at));
     left

@@ -45,9 +45,8 @@ use crate::responses::ResponseStore;
 use crate::upstream::Upstream;
 use models::ModelLists;
 use prompts::PromptDesk;
-use reservation::Placing;
 
-pub use embedded::{Ask, PrefilledRequest};
+pub use embedded::{GenerationObservers, PrefilledRequest};
 pub use fan_out::EngineAnswer;
 pub(crate) use gauges::kv_usage;
 pub use models::unknown_model;
@@ -369,38 +368,31 @@ impl HttpGateway {
     }
 
     /// The keys of a prompt's tokens, and of its text where the index cannot use the tokens.
-    fn keys(&self, placing: &Placing<'_>) -> (Option<PromptKeys>, Option<PromptKeys>) {
-        let prompt = |tokens, media| Prompt { tokens, media, namespace: placing.namespace };
-        let exact = placing.tokens.map(|tokens| prompt(tokens, placing.media));
+    fn keys(&self, request: &RouteRequest<'_>) -> (Option<PromptKeys>, Option<PromptKeys>) {
+        let RouteRequest { media, namespace, .. } = *request;
+        let exact = request.tokens.map(|tokens| Prompt { tokens, media, namespace });
         let keys = exact.map(|exact| self.index.hash(exact));
-        let text = placing.text.map(|text| prompt(text, &[]));
+        let text = request.text.map(|tokens| Prompt { tokens, media: &[], namespace });
         // Without events no block size is in use, and the router goes by what it sent where.
         let is_unheard = keys.as_ref().is_some_and(|keys| !keys.are_in_use());
         let text = text.or(exact.filter(|_| is_unheard));
         (keys, text.map(|text| self.text_index.hash(text)))
     }
 
-    /// Places a request and reserves its place.
+    /// Places a request and reserves its place. The request has no keys and no time yet.
     fn place(
         self: &Arc<Self>,
-        placing: Placing<'_>,
+        request: RouteRequest<'_>,
         excluded: &[ReplicaId],
     ) -> Result<(Decision, Reservation), ApiError> {
-        let Placing { tokens, messages, namespace, session, slo_ttft, .. } = placing;
         // Hashing reads the whole prompt, so it comes before the router is locked.
-        let (keys, text) = self.keys(&placing);
-        let lacks_tokens = placing.text.is_some();
+        let (keys, text_keys) = self.keys(&request);
         let request = RouteRequest {
-            tokens,
             keys: keys.as_ref(),
-            text: text.as_ref(),
-            lacks_tokens,
-            messages,
-            namespace,
-            session,
+            text_keys: text_keys.as_ref(),
             excluded,
-            slo_ttft,
             now: self.clock.now(),
+            ..request
         };
         let mut router = self.router();
         // In the router's lock, so that the decision sees the loads of this moment and no older
@@ -416,12 +408,12 @@ impl HttpGateway {
         let now = request.now;
         // Tokens in front of a medium are only a part of the prompt, and a part cannot be
         // explained.
-        let exact = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
+        let exact = request.tokens.zip(keys.as_ref()).filter(|_| !request.lacks_tokens());
         let placed = exact.map(|(tokens, keys)| PlacedRequest {
             decision: &decision,
             tokens,
             keys,
-            namespace,
+            namespace: request.namespace,
             capacity_blocks: self.capacity_blocks(decision.replica),
         });
         let is_exact = placed.is_some();

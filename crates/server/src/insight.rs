@@ -117,6 +117,15 @@ pub struct AnswerFacts<'a> {
     pub ttft_s: Option<f64>,
 }
 
+/// An engine's count of a prompt's tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedPrompt {
+    /// All of them.
+    pub prompt_tokens: usize,
+    /// The cached ones among them, if it says so.
+    pub cached_tokens: Option<usize>,
+}
+
 impl Insight {
     /// Explains requests; its names are those of `secret`.
     #[must_use]
@@ -236,11 +245,12 @@ impl Insight {
     pub fn finish_unknown(
         &self,
         replica: ReplicaId,
-        (prompt_tokens, cached_tokens): (usize, Option<usize>),
+        counted: CountedPrompt,
         salt: Option<&str>,
         answered: &AnswerFacts<'_>,
         sketch: Option<Sketch>,
     ) {
+        let CountedPrompt { prompt_tokens, cached_tokens } = counted;
         let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
         let id = answered.id.or(answered.request_id).unwrap_or_default();
         let record = RequestRecord {

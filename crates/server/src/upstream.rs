@@ -77,7 +77,7 @@ struct UpstreamEngine {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
     models: Mutex<Vec<ServedModel>>,
-    /// When it was last asked which.
+    /// Start of the last question for them that came to its end.
     models_read: Mutex<Option<Instant>>,
     missed_checks: AtomicU32,
     /// The engine's way to prepare chat requests, if known.

@@ -156,9 +156,10 @@ async fn a_gateway_and_its_engine_are_one_trace() {
     let roots: Vec<_> = spans.iter().filter(|span| span.name == "request").collect();
     assert_eq!(roots.len(), 2, "{roots:?}");
     assert!(roots.iter().all(|root| root.trace_id == trace));
-    let (outer, inner) = match roots[0].parent_span_id == roots[1].span_id {
-        true => (roots[1], roots[0]),
-        false => (roots[0], roots[1]),
+    let (outer, inner) = if roots[0].parent_span_id == roots[1].span_id {
+        (roots[1], roots[0])
+    } else {
+        (roots[0], roots[1])
     };
     assert_eq!(inner.parent_span_id, outer.span_id, "the engine's is the gateway's child");
     let of_gateway: Vec<_> = spans

@@ -17,7 +17,7 @@ use headstart_sim::fleet::{FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
 
 /// Published figures of a rung. The time per token is twice the published gap: the client that
 /// measured it took two stamps per token, one of them for the blank line behind an event.
-struct Published {
+struct PublishedRung {
     rung: usize,
     /// Not of a rung whose slowest request lasted twice as long as the others.
     tokens_s: Option<f64>,
@@ -26,15 +26,15 @@ struct Published {
     tpot_mean_s: f64,
 }
 
-const PUBLISHED: [Published; 2] = [
-    Published {
+const PUBLISHED: [PublishedRung; 2] = [
+    PublishedRung {
         rung: 4,
         tokens_s: Some(9_184.5),
         ttft_mean_s: 0.363,
         ttft_p90_s: 0.600,
         tpot_mean_s: 0.042,
     },
-    Published {
+    PublishedRung {
         rung: 16,
         tokens_s: None,
         ttft_mean_s: 0.283,
@@ -67,7 +67,7 @@ fn run(numbers: &Numbers, memory: f64, workload: &FleetWorkload) -> FleetOutcome
 
 /// Ours over theirs, figure by figure.
 fn ratios(outcome: &FleetOutcome) -> Vec<f64> {
-    let of = |(published, ours): (&Published, _)| {
+    let of = |(published, ours): (&PublishedRung, _)| {
         let ours: &headstart_sim::fleet::RungOutcome = ours;
         let tokens_s = published.tokens_s.map(|tokens_s| ours.tokens_s / tokens_s);
         let others = [

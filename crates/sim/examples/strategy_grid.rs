@@ -30,7 +30,7 @@ const FEW: usize = 2;
 
 const THREADS: usize = 2;
 
-enum What {
+enum GridWorkload {
     Published60,
     Burst,
     HotPrefix,
@@ -38,7 +38,7 @@ enum What {
     Grid(Cell),
 }
 
-impl What {
+impl GridWorkload {
     fn name(&self) -> String {
         match self {
             Self::Published60 => "llm-d-73 at 60".to_owned(),
@@ -95,7 +95,7 @@ impl What {
 }
 
 /// Mean and p99 TTFT of both, seconds: means over the seeds.
-struct Compared {
+struct Comparison {
     name: String,
     /// Of the strategy, then of the base.
     mean_s: [f64; 2],
@@ -103,23 +103,23 @@ struct Compared {
     hit_rate: [f64; 2],
 }
 
-fn compare(what: &What, profiles: &[Profile; 2], seeds: &Range<u64>) -> Compared {
+fn compare(workload: &GridWorkload, profiles: &[Profile; 2], seeds: &Range<u64>) -> Comparison {
     let outcomes = profiles.each_ref().map(|profile| {
-        let runs = seeds.clone().map(|seed| what.run(profile, seed));
+        let runs = seeds.clone().map(|seed| workload.run(profile, seed));
         runs.collect::<Vec<_>>()
     });
     let mean = |of: fn(&RungOutcome) -> f64| {
         outcomes.each_ref().map(|runs| runs.iter().map(of).sum::<f64>() / runs.len() as f64)
     };
-    Compared {
-        name: what.name(),
+    Comparison {
+        name: workload.name(),
         mean_s: mean(|rung| rung.ttft.mean),
         p99_s: mean(|rung| rung.ttft.p99),
         hit_rate: mean(|rung| rung.hits.rate()),
     }
 }
 
-fn row(compared: &Compared) -> String {
+fn row(compared: &Comparison) -> String {
     let ratio = |[ours, base]: [f64; 2]| ours / base;
     format!(
         "| {} | {:.4} | {:.4} | {:.3} | {:.4} | {:.4} | {:.3} | {:.1} | {:.1} |",
@@ -135,7 +135,7 @@ fn row(compared: &Compared) -> String {
     )
 }
 
-fn trace(file: &str) -> What {
+fn trace(file: &str) -> GridWorkload {
     let reader = File::open(file).expect("a trace");
     let reader = Reader::new(file.to_owned(), Box::new(reader)).expect("a trace");
     let block_tokens = reader.info().block_tokens;
@@ -145,7 +145,7 @@ fn trace(file: &str) -> What {
         arrivals: TraceArrivals::Recorded { speed: 1.0 },
         answer_tokens: 200,
     };
-    What::Trace(Box::new(move |seed| FleetWorkload {
+    GridWorkload::Trace(Box::new(move |seed| FleetWorkload {
         rungs: vec![recorded.rung(&requests, &mut Rng::new(seed))],
     }))
 }
@@ -169,10 +169,10 @@ fn main() {
     };
     let profiles = [profile(0, "precise"), profile(1, "load")];
     let seeds = seeds(args.get(2).map_or("1", String::as_str));
-    let mut all = vec![What::Published60, What::Burst, What::HotPrefix];
+    let mut all = vec![GridWorkload::Published60, GridWorkload::Burst, GridWorkload::HotPrefix];
     let file = args.get(3).filter(|file| *file != "-");
     all.extend(file.map(|file| trace(file)));
-    all.extend(grid::cells().into_iter().map(What::Grid));
+    all.extend(grid::cells().into_iter().map(GridWorkload::Grid));
     let first = args.get(4).map(|arg| arg.parse().expect("a number"));
     all.truncate(first.unwrap_or(if args.is_empty() { FEW } else { usize::MAX }));
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -180,9 +180,9 @@ fn main() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let number = next.fetch_add(1, Relaxed)
-                    && let Some(what) = all.get(number)
+                    && let Some(workload) = all.get(number)
                 {
-                    let compared = compare(what, &profiles, &seeds);
+                    let compared = compare(workload, &profiles, &seeds);
                     rows.lock().expect("nobody panics").push((number, row(&compared)));
                 }
             });

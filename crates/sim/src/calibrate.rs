@@ -29,7 +29,7 @@ pub enum TimedWork {
 
 /// A shape, and how long it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
+pub struct WorkTiming {
     /// The work that was timed.
     pub shape: TimedWork,
     /// Seconds, above 0.
@@ -63,7 +63,7 @@ impl EngineFit {
     /// # Panics
     /// When there is no timing, or a step that computes nothing.
     #[must_use]
-    pub fn of(timings: &[Timing], max_batched_tokens: usize) -> Self {
+    pub fn of(timings: &[WorkTiming], max_batched_tokens: usize) -> Self {
         assert!(!timings.is_empty() && max_batched_tokens > 0, "something");
         // A random search may end in a side valley, so the best of several counts.
         let fits = (0..SEARCHES).map(|seed| search(timings, max_batched_tokens, seed));
@@ -109,7 +109,7 @@ impl EngineFit {
 
     /// Mean and largest relative error over `timings`.
     #[must_use]
-    pub fn errors(&self, timings: &[Timing]) -> (f64, f64) {
+    pub fn errors(&self, timings: &[WorkTiming]) -> (f64, f64) {
         let errors =
             timings.iter().map(|timing| (self.seconds(timing.shape) / timing.seconds - 1.0).abs());
         let (sum, worst) = errors
@@ -117,7 +117,7 @@ impl EngineFit {
         (sum / timings.len().max(1) as f64, worst)
     }
 
-    fn squared_error(&self, timings: &[Timing]) -> f64 {
+    fn squared_error(&self, timings: &[WorkTiming]) -> f64 {
         let errors =
             // The logarithm weighs half as long and twice as long alike.
             timings.iter().map(|timing| (self.seconds(timing.shape) / timing.seconds).ln().powi(2));
@@ -125,7 +125,7 @@ impl EngineFit {
     }
 }
 
-fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, FitParameters) {
+fn search(timings: &[WorkTiming], max_batched_tokens: usize, seed: u64) -> (f64, FitParameters) {
     let mut rng = Rng::new(seed);
     let error = |numbers| EngineFit::from(numbers, max_batched_tokens).squared_error(timings);
     // Every search starts elsewhere, or the seed would change only its steps.
@@ -156,7 +156,7 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Fit
 
 /// Returns the start of a search: the shortest time is one step, and long prompts cost their
 /// tokens.
-fn start(timings: &[Timing]) -> FitParameters {
+fn start(timings: &[WorkTiming]) -> FitParameters {
     let shortest = timings.iter().map(|timing| timing.seconds).min_by(f64::total_cmp);
     let shortest = shortest.unwrap_or(1e-3);
     let token_s = timings.iter().filter_map(|timing| match timing.shape {
@@ -210,9 +210,9 @@ mod tests {
         alone.into_iter().chain(behind).chain(decode).collect()
     }
 
-    fn timings(noise: f64) -> Vec<Timing> {
+    fn timings(noise: f64) -> Vec<WorkTiming> {
         let mut rng = Rng::new(9);
-        let timing = |shape| Timing {
+        let timing = |shape| WorkTiming {
             shape,
             seconds: ENGINE.seconds(shape) * (noise * normal(&mut rng)).exp(),
         };
@@ -238,7 +238,7 @@ mod tests {
     fn what_was_not_timed_is_reckoned_too() {
         let all = timings(0.0);
         let (even, odd): (Vec<_>, Vec<_>) = all.iter().zip(0..).partition(|(_, at)| at % 2 == 0);
-        let of = |part: Vec<(&Timing, i32)>| {
+        let of = |part: Vec<(&WorkTiming, i32)>| {
             part.into_iter().map(|timing| *timing.0).collect::<Vec<_>>()
         };
         let (mean, _) = EngineFit::of(&of(even), 2_048).errors(&of(odd));

@@ -220,7 +220,7 @@ impl Traffic {
         let setting = Setting { capacity, block_tokens };
         let policy = policy::by_name(&spec, setting)?;
         let predict = self.predictions(arm.predictor);
-        Ok(ChatRun::new(&self.script, replica, (capacity, policy), &*predict).finish())
+        Ok(ChatRun::new(&self.script, replica, capacity, policy, &*predict).finish())
     }
 
     fn predictions(

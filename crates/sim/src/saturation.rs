@@ -8,9 +8,10 @@ use std::sync::Arc;
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
 use headstart_core::stats::HitCount;
-use headstart_core::{Access, BlockHasher, Nanos, SessionId};
-use headstart_scheduler::{Executor, NewSequence, Output, Sampling, Scheduler, Submit};
+use headstart_core::{BlockHasher, Nanos, SessionId};
+use headstart_scheduler::{Executor, Output, Scheduler, Submission, Submit};
 
+use crate::chat::tokens::SessionPrefix;
 use crate::chat::{Replica, hasher, tokens};
 use crate::cost::VirtualExecutor;
 
@@ -123,19 +124,10 @@ impl SaturatedEngine {
         self.begun += 1;
         let session = SessionId(self.begun);
         let origin = if is_known { KNOWN } else { session };
-        let prompt = tokens::forked((origin, context_tokens), session, context_tokens + new_tokens);
-        let new = NewSequence {
-            id: tokens::sequence(session, 0),
-            prompt,
-            max_tokens: 1,
-            stop_tokens: Arc::default(),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
-            access: Access::default(),
-        };
-        let submitted = self.scheduler.submit(new, self.now);
+        let prefix = SessionPrefix { session: origin, tokens: context_tokens };
+        let prompt = tokens::forked(prefix, session, context_tokens + new_tokens);
+        let new = Submission::greedy(tokens::sequence(session, 0), prompt, 1);
+        let submitted = self.scheduler.submit(new, self.hasher.clone(), self.now);
         assert_eq!(submitted, Submit::Queued, "context and queue are long enough");
     }
 

@@ -11,6 +11,8 @@
 //! waited for. What a lower tier holds is what the larger cache hits behind what the small one
 //! does; under LRU the larger one holds all that the small one holds, under other policies nearly.
 
+use std::ops::Range;
+
 use headstart_cache::policy::{self, PolicyError};
 use headstart_cache::tiers::{AssumedSpeed, Question, TierRun, plan};
 use headstart_core::cost::Work;
@@ -171,15 +173,16 @@ pub fn grid(device_blocks: u64, distinct_blocks: u64) -> Vec<u64> {
     grid
 }
 
-/// The least of the whole numbers above `low`, up to `high`, that `reaches`, where all from some
-/// one on do, `high` among them. O(log) calls.
+/// The least of the whole numbers above `bounds.start`, up to `bounds.end`, that `reaches`, where
+/// all from some one on do, `bounds.end` among them. O(log) calls.
 ///
 /// # Errors
 /// What `reaches` fails with.
 pub fn least<E>(
-    (mut low, mut high): (u64, u64),
+    bounds: Range<u64>,
     mut reaches: impl FnMut(u64) -> Result<bool, E>,
 ) -> Result<u64, E> {
+    let Range { start: mut low, end: mut high } = bounds;
     while high - low > 1 {
         // Without overflow, however large the sizes are.
         let middle = low + (high - low) / 2;
@@ -261,7 +264,7 @@ mod tests {
     fn the_least_that_reaches_is_found() {
         for answer in 3..=40 {
             let reaches = |times| Ok::<_, ()>(times >= answer);
-            assert_eq!(least((2, 40), reaches), Ok(answer));
+            assert_eq!(least(2..40, reaches), Ok(answer));
         }
     }
 }

@@ -12,7 +12,7 @@ use headstart_cache::{PrefixCache, Tiers};
 use headstart_core::{
     Access, BlockHasher, BlockMover, CostModel, Nanos, SeqId, SessionId, Tier, TokenId,
 };
-use headstart_scheduler::{NewSequence, Output, Sampling, Scheduler, SchedulerConfig, Submit};
+use headstart_scheduler::{Output, Scheduler, SchedulerConfig, Submission, Submit};
 
 use crate::chat::hasher;
 use crate::cost;
@@ -157,19 +157,10 @@ impl TieredReplica {
             prompt_tokens: request.prompt.len(),
             ..TieredOutcome::default()
         });
-        let new = NewSequence {
-            id,
-            prompt: request.prompt,
-            max_tokens: request.answer_tokens,
-            stop_tokens: Arc::default(),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
-            access,
-        };
+        let new =
+            Submission { access, ..Submission::greedy(id, request.prompt, request.answer_tokens) };
         // A refused request has no flight, so its outcome stays unanswered.
-        if self.scheduler.submit(new, self.now) == Submit::Queued {
+        if self.scheduler.submit(new, self.hasher.clone(), self.now) == Submit::Queued {
             self.flights.insert(id, (index, request.arrival));
         }
     }

@@ -49,7 +49,7 @@ fn script(started: &[(f64, ScriptedConversation)], seconds: f64) -> Script {
 
 fn run(script: &Script, replica: Replica, blocks: usize) -> ChatOutcome {
     let lru = Box::new(Lru::new(blocks));
-    ChatRun::new(script, replica, (blocks, lru), NOBODY).finish()
+    ChatRun::new(script, replica, blocks, lru, NOBODY).finish()
 }
 
 /// Turn 1 arrives at 0, has its first token at 1 and its third at 3. Turn 2 arrives a gap of 10
@@ -224,7 +224,7 @@ fn nothing_is_lost_under_pressure() {
         let setting = Setting { capacity, block_tokens };
         let policy = policy::by_name(name, setting).expect("a known policy");
         let even = |_: Place| Some(Probability::EVEN);
-        let mut run = ChatRun::new(traffic.script(), Replica::lpc(), (capacity, policy), &even);
+        let mut run = ChatRun::new(traffic.script(), Replica::lpc(), capacity, policy, &even);
         let mut now = Nanos::default();
         while run.step() {
             run.check();

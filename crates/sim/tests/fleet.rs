@@ -75,7 +75,7 @@ fn run(fleet: &FleetConfig, workload: &FleetWorkload) -> FleetOutcome {
 #[test]
 fn same_seed_same_outcome() {
     let workload = workload(20.0);
-    for name in Profile::NAMES {
+    for name in Profile::names() {
         let mut fleet = fleet(name, 3);
         fleet.gateways = 2;
         fleet.network.event_loss = 0.05;

@@ -14,13 +14,13 @@ use headstart_cache::{Occupancy, PrefixCache};
 use headstart_core::block::Namespace;
 use headstart_core::transfer::{FoundUnit, Transfer, TransferId, TransferReport, TransferResult};
 use headstart_core::{
-    Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, ReplicaId, Rng,
+    BlockHash, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, ReplicaId, Rng,
     RouteKey, SeqId, TenantTag, Tier, TokenId,
 };
 use headstart_router::index::{
     PrefixIndex, Prompt, ReferenceIndex, ResidentBlock, RunIndex, Update,
 };
-use headstart_scheduler::{NewSequence, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit};
+use headstart_scheduler::{QueueOrder, Scheduler, SchedulerConfig, Submission, Submit};
 
 const BLOCK_SIZE: usize = 4;
 const UNIT_BLOCKS: usize = 2;
@@ -78,10 +78,7 @@ impl Mover {
     }
 
     fn carry_out(&mut self, transfer: Transfer, tier: Tier) -> TransferReport {
-        let result = |is_done| match is_done {
-            true => TransferResult::Done,
-            false => TransferResult::Failed,
-        };
+        let result = |is_done| if is_done { TransferResult::Done } else { TransferResult::Failed };
         let works = self.rng.below(8) > 0;
         let mut write = |id: TransferId, name| {
             if works {
@@ -236,18 +233,8 @@ impl World {
         let answer = std::iter::repeat_n(1, max_tokens);
         let whole: Vec<TokenId> = prompt.iter().copied().chain(answer).collect();
         self.learn(&whole);
-        let new = NewSequence {
-            id: SeqId(id),
-            prompt,
-            max_tokens,
-            stop_tokens: Arc::default(),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
-            access: Access::default(),
-        };
-        let outcome = self.scheduler.submit(new, self.now);
+        let new = Submission::greedy(SeqId(id), prompt, max_tokens);
+        let outcome = self.scheduler.submit(new, self.hasher.clone(), self.now);
         assert!(matches!(outcome, Submit::Queued | Submit::QueueFull));
     }
 
@@ -368,10 +355,8 @@ impl World {
 /// Prompts that share prefixes, some of them up to the middle of a unit.
 fn random_prompt(rng: &mut Rng) -> Vec<TokenId> {
     let branch = rng.below(3) as TokenId;
-    let token = |at: usize, rng: &mut Rng| match at % 5 == 4 {
-        true => rng.below(2) as TokenId,
-        false => branch,
-    };
+    let token =
+        |at: usize, rng: &mut Rng| if at % 5 == 4 { rng.below(2) as TokenId } else { branch };
     (0..1 + rng.below(30)).map(|at| token(at, rng)).collect()
 }
 

@@ -155,7 +155,7 @@ impl Tally {
 }
 
 /// A command that awaits its answer.
-enum Asked {
+enum PendingCommand {
     Put(usize),
     Get(u64),
     Remove,
@@ -165,7 +165,7 @@ enum Asked {
 struct Churn {
     rng: Rng,
     arena: Arc<Arena>,
-    asked: BTreeMap<Ticket, Asked>,
+    asked: BTreeMap<Ticket, PendingCommand>,
     next: u64,
     started: Instant,
     watch: Arc<Watch>,
@@ -225,16 +225,16 @@ impl Churn {
             0..550 => {
                 let (draft, bytes) = draft(number, slot, &mut self.rng);
                 let record = draft.seal();
-                (Asked::Put(bytes), Command::Put { ticket, record })
+                (PendingCommand::Put(bytes), Command::Put { ticket, record })
             }
-            550..900 => (Asked::Get(number), Command::Get { ticket, name, slot }),
+            550..900 => (PendingCommand::Get(number), Command::Get { ticket, name, slot }),
             900..999 => {
                 let names = vec![name];
-                (Asked::Remove, Command::Remove { ticket, names })
+                (PendingCommand::Remove, Command::Remove { ticket, names })
             }
             _ => {
                 let tenant = TenantTag(number % TENANTS);
-                (Asked::Purge, Command::Purge { ticket, tenant })
+                (PendingCommand::Purge, Command::Purge { ticket, tenant })
             }
         };
         self.asked.insert(ticket, asked);
@@ -263,16 +263,16 @@ impl Churn {
         }
     }
 
-    fn hear(&mut self, asked: Asked, outcome: CommandOutcome) {
+    fn hear(&mut self, asked: PendingCommand, outcome: CommandOutcome) {
         let tally = &mut self.tally;
         match (asked, outcome) {
-            (Asked::Put(bytes), CommandOutcome::Stored) => {
+            (PendingCommand::Put(bytes), CommandOutcome::Stored) => {
                 tally.stored += 1;
                 tally.stored_bytes += bytes as u64;
             }
             // Removed or purged before it was durable.
-            (Asked::Put(_), CommandOutcome::Failed(_)) => {}
-            (Asked::Get(number), CommandOutcome::Loaded(record)) => {
+            (PendingCommand::Put(_), CommandOutcome::Failed(_)) => {}
+            (PendingCommand::Get(number), CommandOutcome::Loaded(record)) => {
                 let mut right = Rng::new(number);
                 let bytes = record.part(0);
                 let is_long = bytes.len() == bytes_of(&mut right);
@@ -281,9 +281,11 @@ impl Churn {
                 assert!(is_right, "{number} is wrong");
                 tally.read_right += 1;
             }
-            (Asked::Get(_), CommandOutcome::Missing) => tally.missing += 1,
-            (Asked::Remove, CommandOutcome::Removed(count)) => tally.removed += count as u64,
-            (Asked::Purge, CommandOutcome::Removed(count)) => tally.purged += count as u64,
+            (PendingCommand::Get(_), CommandOutcome::Missing) => tally.missing += 1,
+            (PendingCommand::Remove, CommandOutcome::Removed(count)) => {
+                tally.removed += count as u64;
+            }
+            (PendingCommand::Purge, CommandOutcome::Removed(count)) => tally.purged += count as u64,
             (_, outcome) => panic!("{outcome:?}"),
         }
     }

@@ -161,7 +161,7 @@ impl TieredStore {
         (all - self.arena.free(), all)
     }
 
-    fn store(&mut self, (id, unit): (TransferId, Unit), blocks: Vec<BlockId>, to: Vec<Tier>) {
+    fn store(&mut self, id: TransferId, unit: Unit, blocks: Vec<BlockId>, to: Vec<Tier>) {
         // The backends are behind: another record would hold its slot until they catch up.
         let is_busy = self.backlog.len() >= BACKLOG;
         let draft = self.arena.take().filter(|_| !is_busy).and_then(|slot| {
@@ -407,7 +407,7 @@ impl TieredStore {
 impl BlockMover for TieredStore {
     fn submit(&mut self, transfer: Transfer) {
         match transfer {
-            Transfer::Store { id, unit, blocks, to } => self.store((id, unit), blocks, to),
+            Transfer::Store { id, unit, blocks, to } => self.store(id, unit, blocks, to),
             Transfer::Demote { id, name, from, to } => self.demote(id, name, from, to),
             Transfer::Load { id, name, from } => self.load(id, name, from),
             Transfer::Keep { name, tier } => {

@@ -203,6 +203,14 @@ struct Sender {
     user: u64,
 }
 
+/// Sessions and turns that begin with a request. Under sampling that is an estimate which is right
+/// on average: those of a sampled session stand for others, those of another session are none.
+#[derive(Clone, Copy, Debug, Default)]
+struct NewSessions {
+    sessions: u64,
+    turns: u64,
+}
+
 impl Characterizer {
     /// Nothing counted yet.
     #[must_use]
@@ -379,36 +387,49 @@ impl Characterizer {
     }
 
     fn count_senders(&mut self, sender: Sender, turn: u16, hits: Hits, tokens: u64) {
-        // A request without a session is a turn of its own.
-        let mut is_new_turn = true;
-        let mut is_new_session = false;
-        // Only a known session uses the weight, and to look it up halves nothing.
-        let weight = self.sessions.weight();
-        let session = (sender.session != NOBODY).then(|| self.sessions.of(sender.session));
-        if let Some(session) = session.flatten() {
-            is_new_session = session.requests == 0;
-            is_new_turn = is_new_session || turn > session.turns;
-            if is_new_session {
-                session.first = sender.now;
-            } else {
-                // The request before was followed, so its class and its time get the count.
-                *self.followed.entry(session.class).or_insert(0) += weight;
-                self.moments.at(session.last).next.followed += weight;
-                let gap_ms = (sender.now.0 - session.last.0) / 1_000_000;
-                self.gaps.add(gap_ms, weight);
-            }
-            // Last, because the counts above need the request before.
-            session.add(sender, turn, hits, tokens);
-        }
+        let begun = if sender.session == NOBODY {
+            // A request without a session is a turn of its own.
+            NewSessions { sessions: 0, turns: 1 }
+        } else {
+            self.count_session(sender, turn, hits, tokens)
+        };
         if sender.user == NOBODY {
             return;
         }
         self.has_users = true;
         if let Some(user) = self.users.of(sender.user) {
             user.requests += 1;
-            user.sessions += u64::from(is_new_session);
-            user.turns += u64::from(is_new_turn);
+            user.sessions += begun.sessions;
+            user.turns += begun.turns;
             user.hits += hits.hits;
+        }
+    }
+
+    fn count_session(&mut self, sender: Sender, turn: u16, hits: Hits, tokens: u64) -> NewSessions {
+        // Only a known session uses the weight, and to look it up halves nothing.
+        let weight = self.sessions.weight();
+        let Some(session) = self.sessions.of(sender.session) else {
+            // The weights of the sampled sessions include this one.
+            return NewSessions::default();
+        };
+        let is_new_session = session.requests == 0;
+        let is_new_turn = is_new_session || turn > session.turns;
+        if is_new_session {
+            session.first = sender.now;
+        } else {
+            // The request before was followed, so its class and its time get the count.
+            *self.followed.entry(session.class).or_insert(0) += weight;
+            self.moments.at(session.last).next.followed += weight;
+            let gap_ms = (sender.now.0 - session.last.0) / 1_000_000;
+            self.gaps.add(gap_ms, weight);
+        }
+        // Last, because the counts above need the request before.
+        session.add(sender, turn, hits, tokens);
+        // Read again: room for a new session may have halved the rate, and it passed the new one.
+        let weight = self.sessions.weight();
+        NewSessions {
+            sessions: weight * u64::from(is_new_session),
+            turns: weight * u64::from(is_new_turn),
         }
     }
 

@@ -47,17 +47,80 @@ pub enum Format {
     Canonical,
 }
 
+/// Facts about a format.
+struct FormatFacts {
+    format: Format,
+    name: &'static str,
+    /// The contents of its lines.
+    about: &'static str,
+    /// The fields by which it is recognised.
+    fields: &'static str,
+    is_text: bool,
+    has_sessions_without_start: bool,
+}
+
+const fn ids(
+    format: Format,
+    name: &'static str,
+    about: &'static str,
+    fields: &'static str,
+) -> FormatFacts {
+    let (is_text, has_sessions_without_start) = (false, false);
+    FormatFacts { format, name, about, fields, is_text, has_sessions_without_start }
+}
+
+/// All formats, in the order of [`Format`].
+const FACTS: &[FormatFacts] = &[
+    ids(Format::Mooncake, "mooncake", "block ids, times and lengths", "`hash_ids`"),
+    ids(
+        Format::Bailian,
+        "bailian",
+        "block ids, times, lengths, request types and turns",
+        "`hash_ids` with `chat_id`",
+    ),
+    FormatFacts {
+        has_sessions_without_start: true,
+        ..ids(Format::Agent, "agent", "agent sessions with block ids", "`requests`")
+    },
+    ids(
+        Format::Azure,
+        "azure",
+        "times and lengths; no prefix can match",
+        "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`",
+    ),
+    FormatFacts {
+        format: Format::Conversation,
+        name: "conversation",
+        about: "conversations as text",
+        fields: "`turns`, `conversations`, or `messages` alone",
+        is_text: true,
+        has_sessions_without_start: true,
+    },
+    FormatFacts {
+        format: Format::Requests,
+        name: "requests",
+        about: "requests as text, one per line",
+        fields: "`prompt`, `messages` with `model` or `usage`, or a nested body",
+        is_text: true,
+        has_sessions_without_start: false,
+    },
+    ids(
+        Format::Canonical,
+        "canonical",
+        "the form that `trace convert` writes",
+        "`headstart_trace`",
+    ),
+];
+
 impl Format {
     /// Every format there is.
-    pub const ALL: [Self; 7] = [
-        Self::Mooncake,
-        Self::Bailian,
-        Self::Agent,
-        Self::Azure,
-        Self::Conversation,
-        Self::Requests,
-        Self::Canonical,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        FACTS.iter().map(|facts| facts.format)
+    }
+
+    fn facts(self) -> &'static FormatFacts {
+        FACTS.iter().find(|facts| facts.format == self).expect("each format has a row")
+    }
 
     /// Detects the format from the first of `lines`, which stays the next one.
     ///
@@ -75,57 +138,31 @@ impl Format {
     /// The name by which a command line calls it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Mooncake => "mooncake",
-            Self::Bailian => "bailian",
-            Self::Agent => "agent",
-            Self::Azure => "azure",
-            Self::Conversation => "conversation",
-            Self::Requests => "requests",
-            Self::Canonical => "canonical",
-        }
+        self.facts().name
     }
 
     /// Returns the contents of its lines, and the fields by which it is recognised.
     #[must_use]
     pub fn about(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Mooncake => ("block ids, times and lengths", "`hash_ids`"),
-            Self::Bailian => {
-                ("block ids, times, lengths, request types and turns", "`hash_ids` with `chat_id`")
-            }
-            Self::Agent => ("agent sessions with block ids", "`requests`"),
-            Self::Azure => (
-                "times and lengths; no prefix can match",
-                "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`",
-            ),
-            Self::Conversation => {
-                ("conversations as text", "`turns`, `conversations`, or `messages` alone")
-            }
-            Self::Requests => (
-                "requests as text, one per line",
-                "`prompt`, `messages` with `model` or `usage`, or a nested body",
-            ),
-            Self::Canonical => ("the form that `trace convert` writes", "`headstart_trace`"),
-        }
+        (self.facts().about, self.facts().fields)
     }
 
     /// All names, for a message.
     #[must_use]
     pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::all().map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether it holds texts, which a tokenizing function must make tokens of.
     #[must_use]
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Conversation | Self::Requests)
+        self.facts().is_text
     }
 
     /// Whether a line is a session without a start, for which one may be drawn.
     #[must_use]
     pub fn has_sessions_without_start(self) -> bool {
-        matches!(self, Self::Agent | Self::Conversation)
+        self.facts().has_sessions_without_start
     }
 }
 
@@ -133,7 +170,7 @@ impl Format {
 type FieldTest = fn(&LineFields) -> bool;
 
 /// Tests of a line's fields, in the order of precedence. Azure's CSV has none.
-const BY_FIELDS: [(Format, FieldTest); 7] = [
+const BY_FIELDS: &[(Format, FieldTest)] = &[
     (Format::Canonical, canonical::fits),
     (Format::Agent, agent::fits),
     // Before Mooncake, because both have `hash_ids`.
@@ -156,7 +193,7 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == name);
+        let found = Self::all().find(|format| format.name() == name);
         found.ok_or_else(|| format!("there is no format {name}; known: {}", Self::names()))
     }
 }
@@ -226,7 +263,7 @@ mod tests {
 
     #[test]
     fn formats_are_found_by_their_names() {
-        for format in Format::ALL {
+        for format in Format::all() {
             assert_eq!(format.name().parse(), Ok(format));
         }
         let error = "parquet".parse::<Format>().expect_err("not read here");

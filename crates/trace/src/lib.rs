@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`reader`] | [`Reader`], any trace as a stream of requests in order of time |
+//! | [`remarks()`] | sentences on what was inferred, moved or left out |
 //! | [`source`] | plain, gzip or zstd bytes, told apart by their first four bytes |
 //! | [`mod@format`] | one file per trace format |
 //! | [`schedule`] | recorded sessions into one stream, in file order or with drawn starts |
@@ -24,6 +25,7 @@ pub mod infer;
 pub mod info;
 pub mod materialize;
 pub mod reader;
+mod remarks;
 pub mod sample;
 pub mod schedule;
 pub mod source;
@@ -33,4 +35,5 @@ pub use error::TraceError;
 pub use format::Format;
 pub use info::{Provenance, TraceInfo};
 pub use reader::{Options, Reader, Tally};
+pub use remarks::remarks;
 pub use schedule::Arrivals;

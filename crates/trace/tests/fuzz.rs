@@ -25,7 +25,7 @@ use read::Choices;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// The seeds, each with its format.
-const SEEDS: [(Format, &[u8]); 9] = [
+const SEEDS: &[(Format, &[u8])] = &[
     (Format::Mooncake, include_bytes!("seeds/mooncake.jsonl")),
     (Format::Bailian, include_bytes!("seeds/bailian.jsonl")),
     (Format::Agent, include_bytes!("seeds/agent.jsonl")),
@@ -58,7 +58,7 @@ const ROUNDS: u64 = 2_000;
 
 #[test]
 fn the_seeds_are_good_traces() {
-    for (format, seed) in SEEDS {
+    for &(format, seed) in SEEDS {
         let outcome = read::all(seed, &Choices::strict());
         assert!(outcome.requests >= 3 && outcome.errors == 0, "{format}: {outcome:?}");
     }

@@ -141,9 +141,10 @@ impl Place {
             Some(address) => command.replace("127.0.0.1:8000", address),
             None => command.to_owned(),
         };
-        match command.starts_with("headstart serve") {
-            true => self.serve(&command),
-            false => self.shell(&command),
+        if command.starts_with("headstart serve") {
+            self.serve(&command)
+        } else {
+            self.shell(&command)
         }
     }
 

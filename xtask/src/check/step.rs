@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, browser, clients, commands, examples, services};
+use super::{Outcome, Services, browser, clients, commands, examples, services, test_binaries};
 use crate::cargo::Cargo;
 use crate::tidy;
 
@@ -33,18 +33,6 @@ const CLIPPY: CargoCall = CargoCall {
     variables: &[],
     component: Some("clippy"),
 };
-
-/// With the settings that only tests and studies change. Without `--quiet`: CI reads the closing
-/// lines that each test binary prints.
-const TEST: CargoCall = CargoCall {
-    arguments: &["test", "--workspace", "--features", "headstart/ablations", "--locked"],
-    variables: &[],
-    component: None,
-};
-
-/// The same; tests that lack a service fail.
-const TEST_WITH_SERVICES: CargoCall =
-    CargoCall { variables: &[("HEADSTART_SERVICES", "1")], ..TEST };
 
 const DOC: CargoCall = CargoCall {
     arguments: &["doc", "--workspace", "--no-deps", "--locked"],
@@ -92,9 +80,10 @@ impl Step {
             Work::Tidy => run_tidy(root),
             Work::Cargo(call) => call.run(cargo),
             Work::Services => Ok(services::run(root, services)),
+            // With the variable, tests that lack a service fail.
             Work::Test => match services {
-                Services::IfThere => TEST.run(cargo),
-                Services::Required => TEST_WITH_SERVICES.run(cargo),
+                Services::IfThere => test_binaries::run(cargo, &[]),
+                Services::Required => test_binaries::run(cargo, &[("HEADSTART_SERVICES", "1")]),
             },
             Work::Examples => examples::run(root, cargo),
             Work::Commands => commands::run(root, cargo),

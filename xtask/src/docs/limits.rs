@@ -184,10 +184,7 @@ fn value(source: &str, name: &str) -> Option<String> {
         Some((value, bits)) => integer(value)?.checked_shl(integer(bits)?.try_into().ok()?)?,
         None => integer(text)?,
     };
-    Some(match name.contains("BYTES") {
-        true => bytes(number),
-        false => grouped(number),
-    })
+    Some(if name.contains("BYTES") { bytes(number) } else { grouped(number) })
 }
 
 fn integer(text: &str) -> Option<u64> {

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::Violation;
-use super::mask::is_identifier_byte;
-use super::rust_file::{RustFile, behind_closing, find_words};
+use super::rust_file::{RustFile, behind_closing, find_words, identifier_at};
 use super::tree::Tree;
 
 pub(super) const RULE: &str = "function-length";
@@ -42,17 +41,9 @@ fn violations_in(file: &RustFile) -> Vec<Violation> {
 
 fn functions(code: &str) -> impl Iterator<Item = Function<'_>> {
     find_words(code, "fn").filter_map(|start| {
-        let name = name_behind(code, start + "fn".len())?;
+        let name = identifier_at(code, start + "fn".len())?;
         Some(Function { name, span: start..body_end(code, start)? })
     })
-}
-
-/// The identifier behind `fn`; a function pointer's type and a macro's `$name` have none.
-fn name_behind(code: &str, at: usize) -> Option<&str> {
-    let rest = code[at..].trim_start();
-    let rest = rest.strip_prefix("r#").unwrap_or(rest);
-    let length = rest.bytes().take_while(|&byte| is_identifier_byte(byte)).count();
-    (length > 0).then_some(&rest[..length])
 }
 
 /// The offset behind the body of the function whose signature begins at `start`; none if a

@@ -52,10 +52,8 @@ fn resolve(from: &str, target: &str) -> Option<String> {
         return Some(from.to_owned());
     }
     let target = target.replace("%20", " ");
-    let mut parts: Vec<&str> = match target.starts_with('/') {
-        true => Vec::new(),
-        false => from.split('/').collect(),
-    };
+    let mut parts: Vec<&str> =
+        if target.starts_with('/') { Vec::new() } else { from.split('/').collect() };
     // The document's own name.
     parts.pop();
     for part in target.split('/') {

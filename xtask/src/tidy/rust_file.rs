@@ -79,6 +79,15 @@ pub(super) fn find_words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item
     })
 }
 
+/// The identifier behind `at`, such as a function's behind `fn`. A function pointer's type and a
+/// macro's `$name` have none.
+pub(super) fn identifier_at(code: &str, at: usize) -> Option<&str> {
+    let rest = code[at..].trim_start();
+    let rest = rest.strip_prefix("r#").unwrap_or(rest);
+    let length = rest.bytes().take_while(|&byte| is_identifier_byte(byte)).count();
+    (length > 0).then_some(&rest[..length])
+}
+
 /// The offset behind the bracket that closes the one at `open`, or the end of the code.
 pub(super) fn behind_closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;

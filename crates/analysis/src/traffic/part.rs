@@ -4,14 +4,13 @@ use headstart_core::{Progress, TraceRequest, UsageError};
 use headstart_trace::format::conversation;
 use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::source::Lines;
-use headstart_trace::{Arrivals, Format, Options, Reader, TraceError, TraceInfo};
+use headstart_trace::{Arrivals, Format, Options, Reader, TraceError, TraceInfo, remarks};
 
 use super::prompt::LoggedPrompt;
 use super::source::{LogReaderSettings, LogSource};
 use super::texts::TextLogBuilder;
 use super::times::Dates;
 use crate::error::AnalysisError;
-use crate::input::remarks;
 
 /// Estimated bytes of a request besides its blocks, tokens and text, including the attribution of
 /// its tokens.

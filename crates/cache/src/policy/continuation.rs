@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::future::Future;
 use crate::queues::RankedKey;
 use crate::recency::Recency;
 
 /// Ended conversations first.
-pub type ContinuationOracle = Keyed<ContinuationOrder>;
+pub type ContinuationOracle = KeyedPolicy<ContinuationOrder>;
 
 /// The order of [`ContinuationOracle`].
 #[derive(Debug)]

@@ -9,11 +9,11 @@
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::queues::Key64;
 
 /// First in, first out.
-pub type Fifo = Keyed<FifoOrder>;
+pub type Fifo = KeyedPolicy<FifoOrder>;
 
 /// The order of [`Fifo`].
 #[derive(Debug)]

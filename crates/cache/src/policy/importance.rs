@@ -17,14 +17,14 @@
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::recency::Recency;
 
 /// Score, as bits that are in its order, then recency.
 type ImportanceKey = [u32; 4];
 
 /// Least frequency × importance.
-pub type Importance = Keyed<ImportanceOrder>;
+pub type Importance = KeyedPolicy<ImportanceOrder>;
 
 /// The order of [`Importance`].
 #[derive(Debug)]

@@ -31,12 +31,12 @@ pub trait Priority: Send {
 
 /// The policy that evicts the candidate with the smallest key of `P`.
 #[derive(Debug)]
-pub struct Keyed<P: Priority> {
+pub struct KeyedPolicy<P: Priority> {
     priority: P,
     candidates: Queues<P::Key>,
 }
 
-impl<P: Priority> Keyed<P> {
+impl<P: Priority> KeyedPolicy<P> {
     /// A policy for a cache of `capacity` slots.
     #[must_use]
     pub fn over(capacity: usize, priority: P) -> Self {
@@ -44,7 +44,7 @@ impl<P: Priority> Keyed<P> {
     }
 }
 
-impl<P: Priority> Policy for Keyed<P> {
+impl<P: Priority> Policy for KeyedPolicy<P> {
     #[inline]
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
         self.priority.insert(block);

@@ -32,7 +32,7 @@
 
 use headstart_core::{Access, BlockId, Nanos, Probability, SessionId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::names::{PolicyError, SpecOptions};
 use crate::recency::Recency;
 
@@ -92,7 +92,7 @@ impl Default for LpcOptions {
 }
 
 /// Least likely to go on.
-pub type Lpc = Keyed<LpcOrder>;
+pub type Lpc = KeyedPolicy<LpcOrder>;
 
 /// The order of [`Lpc`].
 #[derive(Debug)]

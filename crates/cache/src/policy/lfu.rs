@@ -10,12 +10,12 @@
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::queues::RankedKey;
 use crate::recency::Recency;
 
 /// Least frequently used.
-pub type Lfu = Keyed<LfuOrder>;
+pub type Lfu = KeyedPolicy<LfuOrder>;
 
 /// The order of [`Lfu`].
 #[derive(Debug)]

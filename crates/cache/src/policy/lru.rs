@@ -10,12 +10,12 @@
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::queues::Key64;
 use crate::recency::Recency;
 
 /// Least recently released.
-pub type Lru = Keyed<LruOrder>;
+pub type Lru = KeyedPolicy<LruOrder>;
 
 /// The order of [`Lru`].
 #[derive(Debug)]

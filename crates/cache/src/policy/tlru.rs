@@ -15,7 +15,7 @@
 
 use headstart_core::{Access, BlockId};
 
-use super::keyed::{Keyed, Priority};
+use super::keyed::{KeyedPolicy, Priority};
 use crate::queues::RankedKey;
 use crate::recency::Recency;
 
@@ -23,7 +23,7 @@ use crate::recency::Recency;
 const GROWTH_WEIGHT: f64 = 1.0 / 64.0;
 
 /// Tail-optimized LRU.
-pub type TailLru = Keyed<TailLruOrder>;
+pub type TailLru = KeyedPolicy<TailLruOrder>;
 
 /// The order of [`TailLru`].
 #[derive(Debug)]

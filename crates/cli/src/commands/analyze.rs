@@ -344,7 +344,7 @@ impl AnalyzeOptions {
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
         // The page is built on demand, because most calls write text only.
-        let page = || report::page(analysis, &ReportProvenance::now());
+        let page = || report::page(analysis, &ReportProvenance::now("headstart"));
         if let Some(file) = &self.html {
             if is_stdout_path(file) {
                 return output::line(&page());

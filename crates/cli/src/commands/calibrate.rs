@@ -11,7 +11,7 @@ use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_core::{EngineModel, UsageError};
 use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
 use headstart_server::{EngineBackend, ServeConfig};
-use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
+use headstart_sim::calibrate::{EngineFit, TimedWork, WorkTiming};
 use headstart_terminal::{self as output, TaskProgress};
 
 use self::file::CostModelFile;
@@ -121,12 +121,13 @@ pub(crate) fn run(calibrate: &Calibrate) -> Result<()> {
         output::files(&[("--output", file)], &[])?;
     }
     match (&calibrate.derive, &calibrate.gpu) {
-        (Some(model), Some(gpu)) => derive(calibrate, model, gpu),
+        (Some(model), Some(gpu)) => tell(calibrate, &derived(calibrate, model, gpu)?, None),
         _ => measure(calibrate),
     }
 }
 
-fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
+/// Derives the cost model of `model` on `gpu` from data sheets.
+fn derived(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<CostModelFile> {
     let unknown = |option: &str, name: &str, known: &[&str]| {
         UsageError(format!("{option} {name}: known are {}", known.join(", ")))
     };
@@ -148,19 +149,20 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
         let message = format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}");
         return Err(UsageError(message).into());
     };
-    let written = CostModelFile {
+    let max_batched_tokens = calibrate.batched().unwrap_or(engine.max_batched_tokens);
+    Ok(CostModelFile {
         told: vec![format!(
             "derived, not measured: {model} on {number} {gpu}, by the data sheets' roofs"
         )],
         engine: EngineModel {
             kv_tokens: calibrate.kv_tokens.unwrap_or(engine.kv_tokens),
-            max_batched_tokens: calibrate.batched().unwrap_or(engine.max_batched_tokens),
+            max_batched_tokens,
             ..engine
         },
-        max_sequences: cost_model::MAX_SEQUENCES,
+        // A step must have room for a token of each sequence.
+        max_sequences: cost_model::MAX_SEQUENCES.min(max_batched_tokens),
         latency_s: 0.0,
-    };
-    tell(calibrate, &written, None)
+    })
 }
 
 fn measure(calibrate: &Calibrate) -> Result<()> {
@@ -193,7 +195,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
         }
     })?;
     starting.end();
-    let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
+    let timings: Vec<WorkTiming> = timed.iter().map(timing_of).collect();
     // The budget of a step matters: longer prompts are computed in several steps.
     let fit = EngineFit::of(&timings, limits.max_batched_tokens);
     let shown = report::CalibrationReport::new(fit, &timings);
@@ -212,7 +214,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
     tell(calibrate, &written, Some(&shown))
 }
 
-fn timing_of(timed: &TimingSample) -> Timing {
+fn timing_of(timed: &TimingSample) -> WorkTiming {
     let shape = match *timed {
         TimingSample::Prefill { cached, new, .. } => {
             TimedWork::Prefill { before: cached as usize, new: new as usize }
@@ -221,7 +223,7 @@ fn timing_of(timed: &TimingSample) -> Timing {
             TimedWork::Decode { sequences: sequences as usize, context: context as usize }
         }
     };
-    Timing {
+    WorkTiming {
         shape,
         // A clock that does not move would be a time of nothing.
         seconds: timed.time().as_secs_f64().max(1e-9),
@@ -320,5 +322,29 @@ impl Calibrate {
         let timed = timing::run(client, &plan, |done| progress.set_position(done as u64)).await;
         progress.end();
         Ok(timed?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    /// Requests at once in the file that `args` derive.
+    fn max_sequences(args: &[&str]) -> usize {
+        let given = ["calibrate", "--derive", "qwen3-32b", "--gpu", "h100"];
+        let command = Calibrate::augment_args(Command::new("calibrate"));
+        let matches = command.get_matches_from([&given[..], args].concat());
+        let calibrate = Calibrate::from_arg_matches(&matches).expect("valid");
+        let written = derived(&calibrate, "qwen3-32b", "h100").expect("it fits");
+        cost_model::parse(&written.to_toml()).expect("a cost model").max_sequences
+    }
+
+    #[test]
+    fn a_derived_step_has_room_for_a_token_of_each_sequence() {
+        assert_eq!(max_sequences(&[]), 1_024);
+        assert_eq!(max_sequences(&["--max-batched-tokens", "512"]), 512);
+        assert_eq!(max_sequences(&["--max-batched-tokens", "4096"]), 1_024);
     }
 }

@@ -217,7 +217,7 @@ impl PlanCommand {
         if high > 0 {
             // The rate is below at the first bound and reached at the second, so the search has its
             // interval.
-            let bounds = (points[high - 1].0, points[high].0);
+            let bounds = points[high - 1].0..points[high].0;
             let progress = TaskProgress::endless("searching the smallest sufficient size");
             let least = sizing::least(bounds, |times| {
                 progress.inc(1);

@@ -173,7 +173,7 @@ pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
     };
     if let Some(file) = &replay.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report, &ReportProvenance::now()))
+        std::fs::write(file, report::page(&report, &ReportProvenance::now("headstart")))
             .with_context(cannot_write)?;
     }
     output::line(&told(replay, &report))

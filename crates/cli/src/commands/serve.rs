@@ -359,8 +359,13 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--kv-events-port", options.kv_events_port.is_some()),
         ("--model", options.model.is_some()),
         ("--executor", options.executor.is_some()),
+        ("--host-cache-gib", options.host_cache_gib.is_some()),
         ("--context-cache", options.context_cache.is_some()),
+        ("--context-cache-gib", options.context_cache_gib.is_some()),
+        ("--context-cache-hours", options.context_cache_hours.is_some()),
+        ("--context-cache-tenant-gib", options.context_cache_tenant_gib.is_some()),
         ("--context-cache-dtype", options.context_cache_dtype.is_some()),
+        ("[tenants.SALT]", !options.tenants.is_empty()),
         ("--importance", wanted(options.importance.as_deref()).is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
@@ -447,4 +452,48 @@ fn log_to_stderr() -> Result<()> {
         }
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command, FromArgMatches};
+    use headstart_core::TenantTag;
+
+    use super::*;
+    use crate::config::tenants::Tenant;
+
+    /// Headings of the options that concern embedded replicas only.
+    const EMBEDDED: [&str; 4] = ["Built-in engine", "KV cache", "Context cache", "Prediction"];
+
+    /// The error of `serve`, which `config show` repeats.
+    fn refused(options: &ServeOptions) -> String {
+        let served = config(options).err().map(|error| error.to_string());
+        let checked = check(options).err().map(|error| error.to_string());
+        assert_eq!(served, checked);
+        served.unwrap_or_default()
+    }
+
+    #[test]
+    fn no_option_of_embedded_replicas_is_ignored_with_an_upstream() {
+        let command = ServeOptions::augment_args(Command::new("serve"));
+        let is_embedded = |arg: &&Arg| {
+            let heading = arg.get_help_heading();
+            heading.is_some_and(|heading| EMBEDDED.contains(&heading))
+        };
+        let args = command.get_arguments().filter(is_embedded);
+        let flags: Vec<_> = args.filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+        assert!(flags.len() > 20, "{flags:?}");
+        for flag in flags {
+            let flag = format!("--{flag}");
+            let given = ["serve", "--upstream", "http://h:1", &flag, "1"];
+            let matches = command.clone().get_matches_from(given);
+            let options = ServeOptions::from_arg_matches(&matches).expect("valid");
+            let refusal = refused(&options);
+            assert!(refusal.starts_with(&format!("{flag} concerns embedded")), "{refusal}");
+        }
+        let tenant = Tenant { tag: TenantTag::of(Some("acme")), gib: Some(1.0), hours: None };
+        let upstream = vec!["http://h:1".to_owned()];
+        let options = ServeOptions { upstream, tenants: vec![tenant], ..ServeOptions::default() };
+        assert!(refused(&options).starts_with("[tenants.SALT] concerns embedded"));
+    }
 }

@@ -1,29 +1,21 @@
 //! `headstart train`.
 
-mod corpus;
-mod embed;
-mod embeddings;
-mod evaluate;
-mod learn;
-mod material;
-mod samples;
-mod sessions;
-mod source;
+mod host;
 
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, value_parser};
 
-use headstart_core::UsageError;
+use headstart_page::ReportProvenance;
+use headstart_predict::training::{
+    self, EmbeddingsCache, InputKind, TrainReport, TrainingParameters,
+};
+use headstart_report::train as report;
 use headstart_terminal as output;
 
-use self::source::{InputKind, TrainingFile};
+use self::host::{CommandHost, replace};
 use crate::config::parsed;
-use headstart_page::ReportProvenance;
-use headstart_report::train::{self as report, TrainReport};
 
 /// Train a model that predicts whether a conversation continues.
 #[derive(Args, Debug)]
@@ -136,14 +128,10 @@ pub(crate) struct Train {
 /// Trains, tells how good the model is, and writes it.
 pub(crate) fn run(train: &Train) -> Result<()> {
     check_outputs(train)?;
-    let (sources, others) = sources(train)?;
-    // The kind of the inputs decides which options have an effect.
-    let plan = material::MaterialPlan::of(train, sources[0].kind)?;
-    let material = material::gather(train, &plan, &sources, &others)?;
-    let learnt = learn::learn(train, material)?;
+    let learnt = training::run(&parameters(train)?, &CommandHost::new())?;
     // The model is written before the report, which may fail at its own files.
     if let (Some(out), Some(model)) = (&train.output, &learnt.model) {
-        replace(out, |file| io::Write::write_all(file, &model.to_bytes()))?;
+        written(out, &model.to_bytes())?;
     }
     tell(train, &learnt.report)
 }
@@ -168,42 +156,48 @@ fn check_outputs(train: &Train) -> Result<()> {
     output::files(&outputs, &inputs)
 }
 
-/// Opens the training inputs, all of one kind, and the additional test inputs.
-fn sources(train: &Train) -> Result<(Vec<TrainingFile>, Vec<TrainingFile>)> {
+/// The options as parameters of the training.
+///
+/// # Errors
+/// A usage error for an unknown kind of input.
+fn parameters(train: &Train) -> Result<TrainingParameters> {
     let kind = train.from.as_deref();
-    let kind = kind.map(|name| parsed::<InputKind>(name, "--from")).transpose()?;
-    let open = |paths: &[PathBuf]| -> Result<Vec<TrainingFile>> {
-        paths.iter().map(|path| TrainingFile::new(path, kind)).collect()
-    };
-    let (inputs, others) = (open(&train.inputs)?, open(&train.test_on)?);
-    let first = &inputs[0];
-    for other in inputs.iter().chain(&others) {
-        // Rows of different kinds cannot be trained together.
-        if other.kind != first.kind {
-            bail!(UsageError(format!(
-                "{} is taken for a {} and {} for a {}; give inputs of one kind, or name it \
-                 (--from)",
-                first.name(),
-                first.kind.name(),
-                other.name(),
-                other.kind.name()
-            )));
-        }
-    }
-    Ok((inputs, others))
+    Ok(TrainingParameters {
+        inputs: train.inputs.clone(),
+        test_on: train.test_on.clone(),
+        kind: kind.map(|name| parsed::<InputKind>(name, "--from")).transpose()?,
+        conversations: train.conversations,
+        output: train.output.clone(),
+        encoder: train.encoder.clone(),
+        window: train.window,
+        answers: train.answers,
+        joined: train.joined,
+        behaviour: train.behaviour,
+        epochs: train.epochs,
+        seed: train.seed,
+        seeds: train.seeds,
+        shuffle_labels: train.shuffle_labels,
+        // The command line refuses both options together.
+        embeddings: match &train.embeddings {
+            Some(file) => EmbeddingsCache::File(file.clone()),
+            None if train.no_cache => EmbeddingsCache::Off,
+            None => EmbeddingsCache::BesideModel,
+        },
+        curve: train.curve,
+    })
 }
 
 /// The report in the forms that were asked for.
 fn tell(train: &Train, found: &TrainReport) -> Result<()> {
     if let Some(file) = &train.html {
-        let page = report::page(found, &ReportProvenance::now());
-        replace(file, |file| io::Write::write_all(file, page.as_bytes()))?;
+        let page = report::page(found, &ReportProvenance::now("headstart"));
+        written(file, page.as_bytes())?;
     }
     match &train.json {
         Some(path) if is_stdout(path) => return output::line(&report::json(found)),
         Some(path) => {
             let json = report::json(found) + "\n";
-            replace(path, |file| io::Write::write_all(file, json.as_bytes()))?;
+            written(path, json.as_bytes())?;
         }
         None => {}
     }
@@ -214,23 +208,8 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Puts what `write` writes in the place of `path`: all of it, or nothing where something goes
-/// wrong or the process is stopped.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    // The process id keeps two trainings of one model apart.
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = File::create(&part).and_then(|mut file| {
-        write(&mut file)?;
-        // The data must be on the disk before the name points to it, or a crash leaves an empty
-        // file.
-        file.sync_all()?;
-        fs::rename(&part, path)
-    });
-    if written.is_err() {
-        // The caller gets the first error; a part file that stays is no worse.
-        let _ = fs::remove_file(&part);
-    }
+/// Puts `bytes` in the place of the file at `path`: all of them, or none.
+fn written(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = replace(path, &mut |file| file.write_all(bytes));
     written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -10,7 +10,7 @@ pub(super) fn page() -> String {
              names it otherwise.\n\n";
     page += &super::row(&["format", "holds", "recognised by"]);
     page += "|---|---|---|\n";
-    for format in Format::ALL {
+    for format in Format::all() {
         let (holds, known_by) = format.about();
         page += &super::row(&[&format!("`{format}`"), holds, known_by]);
     }

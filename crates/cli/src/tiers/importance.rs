@@ -46,14 +46,19 @@ pub(crate) struct PartialLoading {
     most_pack_units: usize,
 }
 
+/// Budgets of what is loaded in part.
+#[derive(Clone, Copy)]
+pub(crate) struct LoadingBudgets {
+    /// Of the context cache.
+    pub(crate) cache_bytes: u64,
+    /// Of parts in memory.
+    pub(crate) kept_bytes: u64,
+}
+
 impl PartialLoading {
-    /// Parses `text`. `budget_bytes` is the budget of the context cache, `kept_bytes` that of parts
-    /// in memory.
-    pub(crate) fn new(
-        text: &str,
-        shape: &FleetShape<'_>,
-        (budget_bytes, kept_bytes): (u64, u64),
-    ) -> Result<Self> {
+    /// Parses `text`.
+    pub(crate) fn new(text: &str, shape: &FleetShape<'_>, budgets: LoadingBudgets) -> Result<Self> {
+        let LoadingBudgets { cache_bytes, kept_bytes } = budgets;
         let option: ImportanceOption = text.parse()?;
         refuse(shape)?;
         let model = shape.model;
@@ -76,12 +81,12 @@ impl PartialLoading {
             host_line: None,
         };
         // A pack may be a twentieth of the budget, and no larger than a disk takes.
-        let most = MOST_PACK_BYTES.min(budget_bytes / SEGMENTS);
+        let most = MOST_PACK_BYTES.min(cache_bytes / SEGMENTS);
         let units_of_one =
             (most as f64 / (rest_bytes as f64 * NodeOptions::default().most_share)) as usize;
         // Without reordering no pack is ever written, so none gets room.
         let pack_bytes = match option.reorder_s {
-            Some(_) => budget_bytes as f64 * FILL * PACK_SHARE,
+            Some(_) => cache_bytes as f64 * FILL * PACK_SHARE,
             None => 0.0,
         };
         let unit_bytes = rest_bytes as f64 * NodeOptions::default().most_share;

@@ -124,9 +124,12 @@ fn sessions_are_inferred_user_by_user() {
 fn a_few_bad_times_are_counted_and_the_others_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let dated = |bad: usize| {
-        let log = copies(60, |number| match number < bad {
-            true => json!({"timestamp": "yesterday"}),
-            false => json!({"timestamp": 1_772_442_000 + 60 * number}),
+        let log = copies(60, |number| {
+            if number < bad {
+                json!({"timestamp": "yesterday"})
+            } else {
+                json!({"timestamp": 1_772_442_000 + 60 * number})
+            }
         });
         parsed(&analyzed(folder.path(), &log, &["--json"]))
     };

@@ -237,14 +237,15 @@ impl Harm {
         let mut excuses: BTreeMap<BlockHash, Vec<Excuse>> = BTreeMap::new();
         for (path, segment) in layout {
             for record in &segment.records {
-                let excuse = match self.is_hidden(path, segment, record) {
-                    true => Some(Excuse::Hidden {
+                let excuse = if self.is_hidden(path, segment, record) {
+                    Some(Excuse::Hidden {
                         file: path.file_name().expect("a name").display().to_string(),
                         sequence: segment.sequence,
                         page: record.pages.start,
                         has_traces: self.has_traces(path, segment, record, harmed),
-                    }),
-                    false => self.is_in(path, &record.pages).then_some(Excuse::Damaged),
+                    })
+                } else {
+                    self.is_in(path, &record.pages).then_some(Excuse::Damaged)
                 };
                 if let Some(excuse) = excuse {
                     excuses.entry(record.name).or_default().push(excuse);

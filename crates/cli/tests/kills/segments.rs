@@ -91,9 +91,10 @@ impl Files {
 
     /// Counts the records found damaged since `before`. A list that is too long is restarted.
     pub(crate) fn noted_since(&self, before: &Self) -> usize {
-        match self.noted.starts_with(&before.noted) {
-            true => self.noted.len() - before.noted.len(),
-            false => self.noted.len(),
+        if self.noted.starts_with(&before.noted) {
+            self.noted.len() - before.noted.len()
+        } else {
+            self.noted.len()
         }
     }
 
@@ -165,9 +166,10 @@ impl Layout {
             for (name, pages) in table.records {
                 let record = records.entry((pages.start, name));
                 let record = record.or_insert_with(|| Stored::new(name, pages));
-                match table.is_footer {
-                    true => record.is_in_footer = true,
-                    false => record.tables.push(table.pages.clone()),
+                if table.is_footer {
+                    record.is_in_footer = true;
+                } else {
+                    record.tables.push(table.pages.clone());
                 }
             }
         }

@@ -82,10 +82,7 @@ pub fn has_terminal() -> bool {
 /// Exit code and output of a command on a terminal of 80 columns, with its escape codes.
 pub fn on_terminal(folder: &Path, args: &str, variables: &[(&str, &str)]) -> (i32, String) {
     let binary = env!("CARGO_BIN_EXE_headstart");
-    let ends = match args.starts_with("serve ") {
-        true => "timeout --foreground -s INT 3 ",
-        false => "",
-    };
+    let ends = if args.starts_with("serve ") { "timeout --foreground -s INT 3 " } else { "" };
     let line = format!("stty cols 80 rows 24; {ends}{binary} {args}");
     // The variables of the developer are removed by the other command.
     let mut clean = headstart([""; 0]);

@@ -44,10 +44,7 @@ fn why_names_a_date_that_only_one_prompt_has() {
         (&[2][..], "a date or time was inserted"),
         (&[0, 1, 3, 4, 5][..], "a date or time was removed"),
     ] {
-        let date = |number| match dated.contains(&number) {
-            true => "Today is 2026-11-25.\n",
-            false => "",
-        };
+        let date = |number| if dated.contains(&number) { "Today is 2026-11-25.\n" } else { "" };
         log(&file, |number| format!("You answer questions.\n{}", date(number)));
         let told = object(&output(["why", "req-2", &path, "--json"]));
         assert_eq!((&told["cause"], &told["title"]), (&json!("clock"), &json!(title)), "{told}");

@@ -69,25 +69,31 @@ const KV_BYTES: f64 = 2.0;
 impl ModelShape {
     /// Models that are known by name.
     pub const KNOWN: [Self; 7] = [
-        Self::dense("llama-3.1-8b", 8.03e9, (32.0, 32.0, 8.0), 2.0),
-        Self::dense("llama-3.1-70b", 70.6e9, (80.0, 64.0, 8.0), 2.0),
-        Self::dense("qwen3-8b", 8.2e9, (36.0, 32.0, 8.0), 2.0),
-        Self::dense("qwen3-14b", 14.8e9, (40.0, 40.0, 8.0), 2.0),
-        Self::dense("qwen3-32b", 32.8e9, (64.0, 64.0, 8.0), 2.0),
-        Self::dense("qwen3-32b-fp8", 32.8e9, (64.0, 64.0, 8.0), 1.0),
+        Self::dense("llama-3.1-8b", 8.03e9, 32.0, 32.0, 8.0),
+        Self::dense("llama-3.1-70b", 70.6e9, 80.0, 64.0, 8.0),
+        Self::dense("qwen3-8b", 8.2e9, 36.0, 32.0, 8.0),
+        Self::dense("qwen3-14b", 14.8e9, 40.0, 40.0, 8.0),
+        Self::dense("qwen3-32b", 32.8e9, 64.0, 64.0, 8.0),
+        Self {
+            name: "qwen3-32b-fp8",
+            parameter_bytes: 1.0,
+            ..Self::dense("", 32.8e9, 64.0, 64.0, 8.0)
+        },
         Self {
             name: "qwen3-30b-a3b",
             active_parameters: 3.3e9,
             kv_heads: 4.0,
-            ..Self::dense("", 30.5e9, (48.0, 32.0, 4.0), 2.0)
+            ..Self::dense("", 30.5e9, 48.0, 32.0, 4.0)
         },
     ];
 
+    /// A model that is not of experts, whose parameters have 16 bits.
     const fn dense(
         name: &'static str,
         parameters: f64,
-        (layers, query_heads, kv_heads): (f64, f64, f64),
-        parameter_bytes: f64,
+        layers: f64,
+        query_heads: f64,
+        kv_heads: f64,
     ) -> Self {
         Self {
             name,
@@ -97,7 +103,7 @@ impl ModelShape {
             query_heads,
             kv_heads,
             head_values: 128.0,
-            parameter_bytes,
+            parameter_bytes: 2.0,
         }
     }
 

@@ -91,7 +91,7 @@ impl Voice {
 
     /// Mixes the bits of seed and number; one to one for each seed.
     fn handle(&self, block: BlockNo) -> BlockHash {
-        let mut bits = u64::from(block.0) + self.hash_seed;
+        let mut bits = u64::from(block.0).wrapping_add(self.hash_seed);
         for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
             bits = (bits ^ bits >> 30).wrapping_mul(factor);
         }
@@ -126,5 +126,17 @@ fn join(last: &mut CacheEvent, event: &CacheEvent) -> bool {
             is_same
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_seed_gives_a_hash_to_each_block() {
+        let voice = Voice { hash_seed: u64::MAX, tells_all_tokens: true, tells_host_tokens: true };
+        let handles = [0, 1, u32::MAX].map(|number| voice.handle(BlockNo(number)));
+        assert!(handles[0] != handles[1] && handles[1] != handles[2] && handles[0] != handles[2]);
     }
 }

@@ -83,7 +83,8 @@ impl Truth {
         &mut self,
         position: BatchPosition,
         records: &[BatchRecord],
-        (catalog, now): (&Catalog, Nanos),
+        catalog: &Catalog,
+        now: Nanos,
     ) -> Result<(), String> {
         let BatchPosition { process, seq } = position;
         let before = self.position.filter(|before| before.process == process);
@@ -353,8 +354,8 @@ mod tests {
             [0, 1, 2].map(|block| record(&[Happening::Stored(place(block))])).into();
         let at = |seq| BatchPosition { process: ProcessNo(0), seq };
         let mut truth = Truth::default();
-        truth.apply(at(0), &records, (&catalog, Nanos(0))).unwrap();
-        truth.apply(at(2), &records, (&catalog, Nanos(0))).unwrap();
+        truth.apply(at(0), &records, &catalog, Nanos(0)).unwrap();
+        truth.apply(at(2), &records, &catalog, Nanos(0)).unwrap();
         let of = |block| truth.held()[&place(block)];
         let told = [0, 1, 2].map(|block| of(block).told);
         assert_eq!(
@@ -363,7 +364,7 @@ mod tests {
         );
         let may_be_lost = [0, 1, 2].map(|block| truth.may_be_lost(of(block)));
         assert_eq!(may_be_lost, [true, false, false]);
-        assert!(truth.has_loss() && truth.apply(at(2), &records, (&catalog, Nanos(0))).is_err());
+        assert!(truth.has_loss() && truth.apply(at(2), &records, &catalog, Nanos(0)).is_err());
         // A doubt is taken back once, soon enough, and before anything else is applied.
         truth.doubt(Nanos(5));
         assert!(

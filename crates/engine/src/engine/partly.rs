@@ -27,12 +27,16 @@ impl Engine {
             Computer::Other(_) => panic!("who computes nothing needs no importance"),
         };
         let config = &self.config;
-        let sizes = (config.block_size, unit_tokens);
-        let importance =
-            ImportanceLoader::new(importance, &self.model.config, config.kv_dtype, sizes);
+        let importance = ImportanceLoader::new(
+            importance,
+            &self.model.config,
+            config.kv_dtype,
+            config.block_size,
+            unit_tokens,
+        );
         // The layout is part of a block's identity, so the hasher changes with it.
         let layout = Some(importance.layout());
-        let hasher = hasher(&self.model, &self.name, (config, layout), None);
+        let hasher = hasher(&self.model, &self.name, config, layout, None);
         self.hasher = Arc::new(hasher);
         let guard = Guard::new(importance.guard());
         self.scheduler = self.scheduler.with_partly(importance.when(), guard);
@@ -77,8 +81,7 @@ impl Engine {
             else {
                 return false;
             };
-            let parts = (&mut self.scheduler, &mut **executor, &**mover);
-            let advance = importance.advance(parts, now);
+            let advance = importance.advance(&mut self.scheduler, executor, &**mover, now);
             has_computed |= advance.has_computed;
             // Without progress or a new transfer, another round would find the same.
             if !self.tend_partly(now) && !advance.has_computed || advance.has_ended {

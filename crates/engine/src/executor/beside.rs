@@ -33,12 +33,12 @@ impl DevicePart for LayerKv {
 pub(super) fn copy(layers: &mut [LayerKv], copies: &mut Copies<'_>) {
     let num_layers = layers.len();
     for (index, layer) in layers.iter_mut().enumerate() {
-        copy_layer(copies, (index, num_layers), layer);
+        copy_layer(copies, index, num_layers, layer);
     }
 }
 
 /// Copies a layer: one part, or two where its probes lie apart.
-fn copy_layer(copies: &mut Copies<'_>, (index, num_layers): (usize, usize), layer: &mut LayerKv) {
+fn copy_layer(copies: &mut Copies<'_>, index: usize, num_layers: usize, layer: &mut LayerKv) {
     if !layer.has_probes() {
         return copies.copy(index, layer);
     }
@@ -61,14 +61,14 @@ pub(super) fn compute(
     let num_layers = layers.len();
     // The first layer has no computation before it to be copied beside.
     if let Some(first) = layers.first_mut() {
-        copy_layer(&mut copies, (0, num_layers), first);
+        copy_layer(&mut copies, 0, num_layers, first);
     }
     for index in 0..num_layers {
         // Two borrows that cannot overlap: one layer to compute, the others to copy.
         let (ready, rest) = layers[index..].split_at_mut(1);
         let copy_next = || {
             if let Some(next) = rest.first_mut() {
-                copy_layer(&mut copies, (index + 1, num_layers), next);
+                copy_layer(&mut copies, index + 1, num_layers, next);
             }
         };
         rayon::join(|| compute(index, &mut ready[0]), copy_next);

@@ -15,8 +15,7 @@ use headstart_scheduler::{Batch, Entry};
 use super::{Buffers, CpuExecutor, Pass, Rotation};
 use crate::cpu::attention::Heads;
 use crate::cpu::attention::column_sums::{ProbedLayer, StoredKeys};
-use crate::kv::{Probes, Section, SectionOf};
-use crate::sampler::sample;
+use crate::kv::{Probes, Section, SectionOf, StoredToken, TokenSlot};
 
 /// State of a prompt between two layers.
 pub struct Activations {
@@ -37,13 +36,13 @@ impl Activations {
     }
 }
 
-/// The two stored pieces of a token, each as a block of a part and the slot in it.
+/// The two stored pieces of a token.
 #[derive(Clone, Copy)]
 pub struct Pieces<'a> {
     /// Of a probe part.
-    pub probes: (&'a [u8], usize),
+    pub probes: StoredToken<'a>,
     /// Of a rest part.
-    pub rest: (&'a [u8], usize),
+    pub rest: StoredToken<'a>,
 }
 
 impl CpuExecutor {
@@ -73,7 +72,8 @@ impl CpuExecutor {
         &self,
         activations: &Activations,
         layer: usize,
-        (probes, stored): (&Probes, &StoredKeys),
+        probes: &Probes,
+        stored: &StoredKeys,
         front: usize,
     ) -> Vec<Vec<f32>> {
         let config = &self.model.config;
@@ -96,14 +96,15 @@ impl CpuExecutor {
     pub fn place<'a>(
         &mut self,
         activations: &Activations,
-        (layer, front): (usize, usize),
+        layer: usize,
+        front: usize,
         tokens: impl Iterator<Item = Pieces<'a>>,
     ) {
         let kv = self.kv.layer_mut(layer);
         let size = kv.block_size();
         let blocks = &activations.blocks()[front..];
         for (at, token) in tokens.enumerate() {
-            let to = (blocks[at / size], at % size);
+            let to = TokenSlot { block: blocks[at / size], slot: at % size };
             kv.place_token(Section::Probes, token.probes, to);
             kv.place_token(Section::Rest, token.rest, to);
         }
@@ -114,7 +115,8 @@ impl CpuExecutor {
     pub fn place_blocks<'a>(
         &mut self,
         activations: &Activations,
-        (layer, section): (usize, Section),
+        layer: usize,
+        section: Section,
         blocks: impl Iterator<Item = (usize, &'a [u8])>,
     ) {
         let layer = self.kv.layer_mut(layer);
@@ -141,9 +143,8 @@ impl CpuExecutor {
         let logits = activations.buffers.logits(&self.model, &activations.batch);
         let entry = activations.entry();
         let position = entry.start + entry.tokens.len();
-        let suppressed = &self.model.generation.suppress_tokens;
         let sampling = entry.sampling.unwrap_or_default();
-        let token = sample(&logits, suppressed, &sampling, position);
+        let token = self.model.generation.choose(&logits, &sampling, position);
         (token, logits)
     }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use headstart_core::{BlockHash, Nanos, SeqId};
-use headstart_scheduler::{NewSequence, Output, Scheduler, Submit};
+use headstart_scheduler::{FullComputation, Output, Scheduler, Submit};
 use headstart_selective::{Guard, Verdict, divergence};
 
 /// Most prompts waiting for a check; further ones are skipped.
@@ -18,9 +18,7 @@ const FIRST_ID: u64 = u64::MAX - (1 << 32);
 
 /// A prompt that was loaded in part.
 struct Check {
-    new: NewSequence,
-    /// Its stored units from the first on.
-    units: Vec<BlockHash>,
+    full: FullComputation,
     /// Logits of its first token.
     logits: Vec<f32>,
 }
@@ -53,7 +51,8 @@ impl Checks {
     pub(super) fn consider(
         &mut self,
         scheduler: &mut Scheduler,
-        (seq, place): (SeqId, u64),
+        seq: SeqId,
+        place: u64,
         logits: Vec<f32>,
     ) {
         let is_wanted = scheduler.guard_mut().is_some_and(Guard::samples);
@@ -63,8 +62,8 @@ impl Checks {
         // Wraps after 2^32 checks, when the ids that it meets again have long ended.
         let id = SeqId(FIRST_ID + self.begun % (1 << 32));
         self.begun += 1;
-        if let Some((new, units)) = scheduler.in_full(seq, place, id) {
-            self.waiting.push_back(Check { new, units, logits });
+        if let Some(full) = scheduler.in_full(seq, place, id) {
+            self.waiting.push_back(Check { full, logits });
         }
     }
 
@@ -81,9 +80,10 @@ impl Checks {
             return None;
         }
         let check = self.waiting.pop_front()?;
-        let id = check.new.id;
+        let FullComputation { new, hasher, .. } = check.full.clone();
+        let id = new.id;
         // One that does not fit any more is left out.
-        if scheduler.submit(check.new.clone(), now) != Submit::Queued {
+        if scheduler.submit(new, hasher, now) != Submit::Queued {
             return None;
         }
         self.running = Some(check);
@@ -116,10 +116,10 @@ impl Checks {
     /// Both ways of computing a prompt are compared. Others that were under way when its prefix was
     /// barred bar it no second time; but they may bar what is in front of it.
     fn judge(&mut self, check: &Check, full: &[f32], guard: &mut Guard) {
-        let front = &check.units[..check.units.len().min(1)];
+        let front = &check.full.units[..check.full.units.len().min(1)];
         // The guard is asked before the comparison, which may bar these prefixes.
-        let was_allowed = [front, &check.units].map(|units| guard.allows(units));
-        let verdict = guard.compared(&check.units, divergence(full, &check.logits));
+        let was_allowed = [front, &check.full.units].map(|units| guard.allows(units));
+        let verdict = guard.compared(&check.full.units, divergence(full, &check.logits));
         let Verdict::FullFromNowOn { unit } = verdict else {
             return;
         };
@@ -142,8 +142,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use headstart_core::{Access, BlockHasher, BlockIdentity};
-    use headstart_scheduler::Sampling;
+    use headstart_core::{BlockHasher, BlockIdentity};
+    use headstart_scheduler::Submission;
     use headstart_selective::GuardOptions;
 
     fn check_of(units: &[u64], logits: [f32; 2]) -> Check {
@@ -156,22 +156,12 @@ mod tests {
             salt: None,
             block_size: 16,
         };
-        let new = NewSequence {
-            id: SeqId(FIRST_ID),
-            prompt: vec![1],
-            max_tokens: 1,
-            stop_tokens: Arc::new([]),
-            sampling: Sampling::default(),
+        let full = FullComputation {
+            new: Submission::greedy(SeqId(FIRST_ID), vec![1], 1),
             hasher: Arc::new(BlockHasher::new(&identity)),
-            is_exact: true,
-            salt: None,
-            access: Access::default(),
-        };
-        Check {
-            new,
             units: units.iter().map(|unit| BlockHash::from_u64(*unit)).collect(),
-            logits: logits.to_vec(),
-        }
+        };
+        Check { full, logits: logits.to_vec() }
     }
 
     /// A guard that remembers one prefix counts one barred, however many were.

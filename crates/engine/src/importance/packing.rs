@@ -58,6 +58,14 @@ pub struct PackCounts {
     pub failed: u64,
 }
 
+/// Units that a prompt went through.
+#[derive(Clone, Copy)]
+pub(super) struct PromptUnits<'a> {
+    pub(super) units: &'a [BlockHash],
+    /// The first of which tokens were selected; they are counted from its first token.
+    pub(super) first: usize,
+}
+
 /// Computation identity and tenant of units.
 type UnitOrigin = (IdentityDigest, TenantTag);
 
@@ -73,7 +81,7 @@ impl PackCandidate {
     fn of_generation(self, generation: u32) -> Pack {
         let (identity, tenant) = self.origin;
         Pack {
-            name: Pack::name_of(&self.units, self.part, (&self.order, generation)),
+            name: Pack::name_of(&self.units, self.part, &self.order, generation),
             units: self.units,
             identity,
             tenant,
@@ -126,16 +134,17 @@ impl PackManager {
         }
     }
 
-    /// A prompt went through these units, of which it selected these tokens in each layer, counted
-    /// from the first token of unit number `first`; it read these packs.
+    /// A prompt went through these units, of which it selected these tokens in each layer; it read
+    /// these packs.
     pub(super) fn used(
         &mut self,
-        (units, first): (&[BlockHash], usize),
+        prompt: PromptUnits<'_>,
         origin: UnitOrigin,
         kept: &[Vec<u32>],
         packs: impl IntoIterator<Item = BlockHash>,
         now: Nanos,
     ) {
+        let PromptUnits { units, first } = prompt;
         let packs = packs.into_iter();
         packs.for_each(|name| self.packs.used(name, now));
         let Some(nodes) = &mut self.nodes else { return };
@@ -197,7 +206,7 @@ impl PackManager {
             for (layer, order) in job.layers {
                 let part = (self.num_layers + layer) as u16;
                 // Another replica's pack, or one from before a start, may hold these tokens.
-                if !is_new(&self.packs, &self.options, (&job.units, part), &order) {
+                if !is_new(&self.packs, &self.options, &job.units, part, &order) {
                     continue;
                 }
                 self.queue.push_back(PackCandidate {
@@ -231,7 +240,10 @@ impl PackManager {
         }
     }
 
-    /// A pack is there that was made elsewhere, or before a start.
+    /// A pack was made elsewhere, or before a start. Without room for it, it is dropped
+    /// from the folder, as a found unit without room is: nothing else counts its bytes. The
+    /// replicas of a folder are those of one process, and have equal room; so it has none in any
+    /// of them. After a restart with less room, or none, the packs of before go.
     pub(super) fn found(&mut self, pack: FoundPack, now: Nanos) {
         self.add(pack, false, now);
     }
@@ -240,7 +252,7 @@ impl PackManager {
     /// dropped as well.
     fn add(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
         let is_rest = usize::from(pack.part) >= self.num_layers;
-        let name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
+        let name = Pack::name_of(&pack.units, pack.part, &pack.order, pack.generation);
         // The name follows from the contents, so one that differs was damaged or made otherwise.
         if !is_rest || pack.name != name {
             self.doomed.insert(pack.name);
@@ -356,7 +368,8 @@ impl PackManager {
 fn is_new(
     packs: &Packs,
     options: &NodeOptions,
-    (units, part): (&[BlockHash], u16),
+    units: &[BlockHash],
+    part: u16,
     wanted: &[u32],
 ) -> bool {
     let unit_tokens = options.unit_tokens;

@@ -25,7 +25,7 @@ use super::tally::PartialLoadTally;
 use crate::CpuExecutor;
 use crate::cpu::attention::column_sums::StoredKeys;
 use crate::executor::partly::{Activations, Pieces};
-use crate::kv::{Probes, Section};
+use crate::kv::{Probes, Section, StoredToken};
 
 /// A prompt whose stored prefix is being loaded in part.
 pub(super) struct PartialPrefill {
@@ -122,12 +122,12 @@ impl PartialPrefill {
         }
         for index in 0..self.units() {
             let unit = self.partly.units()[index];
-            self.ask((layer, PartKind::Probes), probe_part(unit, layer), shared, now);
+            self.ask(layer, PartKind::Probes, probe_part(unit, layer), shared, now);
             // Nothing will be chosen, so the rest parts need not wait for the probes.
             if shared.wants_all() {
                 let part = shared.shape.rest_part(layer);
                 let rest = PartName { record: unit, part };
-                self.ask((layer, PartKind::Rest), rest, shared, now);
+                self.ask(layer, PartKind::Rest, rest, shared, now);
             }
         }
     }
@@ -195,7 +195,8 @@ impl PartialPrefill {
 
     fn ask(
         &mut self,
-        (layer, kind): (usize, PartKind),
+        layer: usize,
+        kind: PartKind,
         name: PartName,
         shared: &mut PrefillContext<'_>,
         now: Nanos,
@@ -221,7 +222,7 @@ impl PartialPrefill {
         // Otherwise the rest parts were asked for ahead, with the probe parts.
         if !shared.wants_all() {
             for read in &reads {
-                self.ask((self.layer, PartKind::Rest), read.part, shared, now);
+                self.ask(self.layer, PartKind::Rest, read.part, shared, now);
             }
         }
         // The next layer's parts come while this one is computed.
@@ -251,7 +252,7 @@ impl PartialPrefill {
         let reads = self.reads(&chosen, shared);
         // Parts of the first choice stay held until the layer is done.
         for read in &reads {
-            self.ask((self.layer, PartKind::Rest), read.part, shared, now);
+            self.ask(self.layer, PartKind::Rest, read.part, shared, now);
         }
         self.stage = Stage::Rest { chosen, reads, here: 0 };
         true
@@ -270,9 +271,9 @@ impl PartialPrefill {
             stored.push(&bytes[from..], shape.dtype);
         }
         let front = self.partly.stored.start / shape.block_size;
-        let probes = (shared.probes, &stored);
+        let probes = shared.probes;
         let executor = &*shared.executor;
-        let sums = executor.column_sums(&self.activations, self.layer, probes, front);
+        let sums = executor.column_sums(&self.activations, self.layer, probes, &stored, front);
         let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
         let queries = self.partly.entry.tokens.len();
         let selection = select(shared.selecting, &sums, queries);
@@ -284,7 +285,7 @@ impl PartialPrefill {
             Wish { selection: &selection, importances: &sums, spared: shared.selecting.spared };
         let packs = !self.avoids_packs;
         // Nothing counts as cached: memory must not change which tokens are kept.
-        let fitted = self.ask_cover(shared, (packs, &|_| false), |cover| fit(cover, &wish));
+        let fitted = self.ask_cover(shared, packs, &|_| false, |cover| fit(cover, &wish));
         AttendedTokens { kept: fitted.tokens, missed: fitted.missed, selection }
     }
 
@@ -294,18 +295,20 @@ impl PartialPrefill {
         let is_cached = |name| parts.is_kept(name);
         // Units hold all tokens without gaps, so packs are of use for a part of them only.
         let packs = !chosen.selection.is_all && !self.avoids_packs;
-        self.ask_cover(shared, (packs, &is_cached), |cover| reads(cover, &chosen.kept))
+        self.ask_cover(shared, packs, &is_cached, |cover| reads(cover, &chosen.kept))
     }
 
     /// Asks about the parts that there are for this layer.
     fn ask_cover<T>(
         &mut self,
         shared: &PrefillContext<'_>,
-        (packs, is_cached): (bool, &dyn Fn(PartName) -> bool),
+        reads_packs: bool,
+        is_cached: &dyn Fn(PartName) -> bool,
         ask: impl FnOnce(&Cover<'_>) -> T,
     ) -> T {
         let part = shared.shape.rest_part(self.layer);
-        let packs = if packs { shared.packs.find(self.partly.units(), part) } else { Vec::new() };
+        let packs =
+            if reads_packs { shared.packs.find(self.partly.units(), part) } else { Vec::new() };
         self.packs.extend(packs.iter().map(|pack| pack.name));
         ask(&Cover {
             units: self.partly.units(),
@@ -377,14 +380,15 @@ impl PartialPrefill {
             let (unit, token) =
                 (token as usize / shape.unit_tokens, token as usize % shape.unit_tokens);
             let (at, slot) = block(probes[unit], token, shape.probe_block_bytes);
-            let probes = (&probes[unit][at..][..shape.probe_block_bytes], slot);
+            let bytes = &probes[unit][at..][..shape.probe_block_bytes];
+            let probes = StoredToken { block: bytes, slot };
             let (at, slot) = block(parts[index], place.into(), shape.rest_block_bytes);
-            let rest = (&parts[index][at..][..shape.rest_block_bytes], slot);
+            let bytes = &parts[index][at..][..shape.rest_block_bytes];
+            let rest = StoredToken { block: bytes, slot };
             Pieces { probes, rest }
         });
         let front = self.partly.stored.start / shape.block_size;
-        let to = (self.layer, front);
-        shared.executor.place(&self.activations, to, pieces);
+        shared.executor.place(&self.activations, self.layer, front, pieces);
     }
 
     /// Puts all blocks where they belong.
@@ -408,8 +412,7 @@ impl PartialPrefill {
             // The device has these blocks of the first unit already.
             let blocks = blocks.skip(skip);
             let blocks = blocks.map(|(block, bytes)| (first + block, bytes));
-            let to = (self.layer, section);
-            shared.executor.place_blocks(&self.activations, to, blocks);
+            shared.executor.place_blocks(&self.activations, self.layer, section, blocks);
         }
     }
 

@@ -240,6 +240,22 @@ impl DevicePart for SectionOf<'_> {
     }
 }
 
+/// A token in a copy of a section of a block.
+#[derive(Clone, Copy)]
+pub struct StoredToken<'a> {
+    /// The section's bytes.
+    pub block: &'a [u8],
+    /// Its slot in the block.
+    pub slot: usize,
+}
+
+/// A token's place on the device.
+#[derive(Clone, Copy)]
+pub(crate) struct TokenSlot {
+    pub(crate) block: BlockId,
+    pub(crate) slot: usize,
+}
+
 impl LayerKv {
     /// Whether lower tiers store it as two parts.
     pub(crate) fn has_probes(&self) -> bool {
@@ -281,13 +297,10 @@ impl LayerKv {
         }
     }
 
-    /// Copies one token of a block's section, at `slot` of `from`, to slot `to_slot` of a block.
-    pub(crate) fn place_token(
-        &mut self,
-        section: Section,
-        (from, slot): (&[u8], usize),
-        (block, to_slot): (BlockId, usize),
-    ) {
+    /// Copies one token of a block's section.
+    pub(crate) fn place_token(&mut self, section: Section, token: StoredToken<'_>, to: TokenSlot) {
+        let StoredToken { block: from, slot } = token;
+        let TokenSlot { block, slot: to_slot } = to;
         let (keys, values) = self.heads_of(section);
         let (size, dim) = (self.block_size, self.head_dim);
         let element = self.keys.dtype().bytes();
@@ -370,8 +383,9 @@ mod tests {
                     let layer = pool.layer_mut(0);
                     SectionOf { layer, section }.write(BlockId(2), bytes);
                     for slot in 0..16 {
-                        let to = (BlockId(3), slot);
-                        pool.layer_mut(0).place_token(section, (bytes, slot), to);
+                        let token = StoredToken { block: bytes, slot };
+                        let to = TokenSlot { block: BlockId(3), slot };
+                        pool.layer_mut(0).place_token(section, token, to);
                     }
                 }
                 assert!(block(&mut pool, 2) == expected, "as sections");
@@ -401,11 +415,12 @@ mod tests {
             format.copy_token(&other, place, &mut back, token);
         }
         assert!(back == unit, "and back");
-        let (slot, to) = (order[20] % 16, (BlockId(5), 7));
-        let from = (&unit[order[20] / 16 * format.block_bytes()..][..format.block_bytes()], slot);
+        let to = TokenSlot { block: BlockId(5), slot: 7 };
+        let block = &unit[order[20] / 16 * format.block_bytes()..][..format.block_bytes()];
+        let from = StoredToken { block, slot: order[20] % 16 };
         pool.layer_mut(0).place_token(Section::Rest, from, to);
         let placed = read(&mut pool, Section::Rest, 5);
-        let from = (&other[format.block_bytes()..], 4);
+        let from = StoredToken { block: &other[format.block_bytes()..], slot: 4 };
         pool.layer_mut(0).place_token(Section::Rest, from, to);
         assert!(read(&mut pool, Section::Rest, 5) == placed, "from either");
     }

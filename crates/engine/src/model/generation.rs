@@ -6,6 +6,8 @@ use headstart_core::TokenId;
 use headstart_scheduler::Sampling;
 use serde_json::Value;
 
+use crate::sampler::sample;
+
 /// Defaults for requests that do not say otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationDefaults {
@@ -15,7 +17,7 @@ pub struct GenerationDefaults {
     pub sampling: Sampling,
     /// Most tokens of an answer, where the request names no limit.
     pub max_new_tokens: Option<usize>,
-    /// Tokens that are never chosen; sorted.
+    /// Tokens that are never chosen; ascending, each once.
     pub suppress_tokens: Vec<TokenId>,
 }
 
@@ -33,14 +35,23 @@ impl GenerationDefaults {
             seed: 0,
         };
         let mut suppress_tokens = tokens(&generation["suppress_tokens"]);
-        // The sampler walks them beside the logits, in order.
+        // The sampler walks them beside the logits, in order, and stops at one that is there twice.
         suppress_tokens.sort_unstable();
+        suppress_tokens.dedup();
         Self {
             stop_tokens: tokens(&field["eos_token_id"]).into(),
             sampling,
             max_new_tokens: generation["max_new_tokens"].as_u64().map(|number| number as usize),
             suppress_tokens,
         }
+    }
+
+    /// Chooses the token at `position` of its sequence, see [`sample`]. Where all tokens are
+    /// suppressed or have no number for a logit it is the first end token, or 0 without one: a
+    /// panic here would end the requests of the whole batch.
+    pub(crate) fn choose(&self, logits: &[f32], sampling: &Sampling, position: usize) -> TokenId {
+        let chosen = sample(logits, &self.suppress_tokens, sampling, position);
+        chosen.unwrap_or_else(|| self.stop_tokens.first().copied().unwrap_or(0))
     }
 }
 
@@ -68,5 +79,26 @@ mod tests {
         assert_eq!((both.sampling.temperature, both.sampling.top_k), (0.6, 20));
         let one = GenerationDefaults::from_json(&Value::Null, &json!({"eos_token_id": 2}));
         assert_eq!((&*one.stop_tokens, one.sampling.temperature), (&[2][..], 1.0));
+    }
+
+    #[test]
+    fn a_token_that_is_suppressed_twice_hides_none_behind_it() {
+        let generation = json!({"suppress_tokens": [5, 2, 2], "eos_token_id": 7});
+        let defaults = GenerationDefaults::from_json(&generation, &Value::Null);
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        let logits = [0.0, 1.0, 9.0, 0.0, 0.0, 8.0];
+        assert_eq!(defaults.choose(&logits, &greedy, 0), 1);
+    }
+
+    #[test]
+    fn an_answer_ends_where_no_token_is_left() {
+        let generation = json!({"suppress_tokens": [1, 0], "eos_token_id": [7, 8]});
+        let defaults = GenerationDefaults::from_json(&generation, &Value::Null);
+        for temperature in [0.0, 1.0] {
+            let sampling = Sampling { temperature, ..Sampling::default() };
+            assert_eq!(defaults.choose(&[1.0, 2.0], &sampling, 0), 7);
+            assert_eq!(defaults.choose(&[f32::NAN; 4], &sampling, 0), 7);
+            assert_eq!(GenerationDefaults::default().choose(&[f32::NAN], &sampling, 0), 0);
+        }
     }
 }

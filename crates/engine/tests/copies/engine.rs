@@ -7,10 +7,10 @@ use headstart_cache::policy::Random;
 use headstart_cache::tiers::WriteWhen;
 use headstart_core::transfer::{BlockMover, DevicePart, PartName, Transfer, TransferReport};
 use headstart_core::{BlockHash, BlockId, Nanos, Rng, SeqId, TokenId};
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::engine::{BoundedExecutor, EngineConfig};
 use headstart_engine::kv::Dtype;
 use headstart_engine::{
-    Batch, Copies, Engine, Executor, LanguageModel, Output, QueueOrder, Sampling, Submission,
+    Batch, Copies, Engine, Executor, LanguageModel, Output, QueueOrder, Submission,
 };
 
 use crate::shelf::{Parts, Shelf, disk};
@@ -92,9 +92,10 @@ impl BlockMover for Witness {
         // A unit cannot be reported as stored before it was read.
         let is_there = |report: &TransferReport| !matches!(report, TransferReport::Stored { .. });
         counts.waiting += usize::from(!self.expected.is_empty());
-        let (there, later) = match self.expected.is_empty() {
-            true => (std::mem::take(&mut self.shelf.moved), Vec::new()),
-            false => self.shelf.moved.drain(..).partition(is_there),
+        let (there, later) = if self.expected.is_empty() {
+            (std::mem::take(&mut self.shelf.moved), Vec::new())
+        } else {
+            self.shelf.moved.drain(..).partition(is_there)
         };
         self.shelf.moved = later;
         moved.extend(there);
@@ -133,25 +134,13 @@ fn watched_engine(model: &Arc<LanguageModel>, seed: u64, counts: &Arc<Mutex<Coun
     // What was committed last is overwritten next, at times.
     let policy = Box::new(Random::new(BLOCKS, seed));
     let write = [WriteWhen::Through, WriteWhen::Back][seed as usize % 2];
-    let executor: (Box<dyn Executor + Send>, usize) = (Box::new(watched), 512);
+    let executor = BoundedExecutor { executor: Box::new(watched), max_context: 512 };
     let engine = Engine::with_executor(model.clone(), "copies", config, policy, executor);
     engine.with_tiers(disk(write, 20), Box::new(witness))
 }
 
 fn submission(id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submission {
-    Submission {
-        id: SeqId(id),
-        prompt,
-        max_tokens,
-        sampling: Sampling::default(),
-        stop_at_end: StopTokens::Ignore,
-        is_exact: false,
-        salt: None,
-        request_type: 0,
-        turn: 0,
-        session: None,
-        p_continue: None,
-    }
+    Submission::greedy(SeqId(id), prompt, max_tokens)
 }
 
 /// More prompts than the device holds, which come again: preempted, cancelled, cleared away.

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use headstart_cache::policy::Lru;
 use headstart_core::{CacheEvent, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::ModelConfig;
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::engine::EngineConfig;
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat, Probes};
 use headstart_engine::model::toy;
-use headstart_engine::{
-    Engine, GenerationDefaults, LanguageModel, Output, QueueOrder, Sampling, Submission,
-};
+use headstart_engine::{Engine, GenerationDefaults, LanguageModel, Output, QueueOrder, Submission};
 use headstart_selective::{GuardOptions, Selecting};
 
 use shelf::{Shared, Shelf, disk};
@@ -90,19 +88,7 @@ fn tokens(rng: &mut Rng, count: usize) -> Vec<TokenId> {
 }
 
 fn submission(id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submission {
-    Submission {
-        id: SeqId(id),
-        prompt,
-        max_tokens,
-        sampling: Sampling::default(),
-        stop_at_end: StopTokens::Ignore,
-        is_exact: false,
-        salt: None,
-        request_type: 0,
-        turn: 0,
-        session: None,
-        p_continue: None,
-    }
+    Submission::greedy(SeqId(id), prompt, max_tokens)
 }
 
 /// Result of a prompt.

@@ -174,9 +174,12 @@ fn the_guard_bars_what_needs_all_of_it() {
     for needs_all in [false, true] {
         let mut rng = Rng::new(9);
         let document = Document::new(&mut rng, Size::of(16 * UNIT_TOKENS), Symbol::Quiet);
-        let mut ask = |_| match needs_all {
-            true => document.ask_majority(&mut rng, 24).tokens,
-            false => document.ask_value(&mut rng, 24).tokens,
+        let mut ask = |_| {
+            if needs_all {
+                document.ask_majority(&mut rng, 24).tokens
+            } else {
+                document.ask_value(&mut rng, 24).tokens
+            }
         };
         let questions: Vec<_> = (0..6).map(&mut ask).collect();
         let mut importance = importance(&model, 0.25, [0, 0]);
@@ -188,13 +191,12 @@ fn the_guard_bars_what_needs_all_of_it() {
         let (answers, _) = converse(&mut engine, (&document.tokens, &questions), true);
         let guard = engine.importance().expect("it is on").guard;
         let partly = answers.iter().filter(|answer| answer.partly.is_some()).count();
-        match needs_all {
-            false => assert_eq!((guard.compared, guard.agreed, guard.barred, partly), (6, 6, 0, 6)),
-            true => {
-                assert_eq!((guard.compared, guard.barred, partly), (1, 1, 1));
-                let exact = answers[2..].iter().all(|answer| answer.partly.is_none());
-                assert!(exact, "the others are answered from all of it");
-            }
+        if needs_all {
+            assert_eq!((guard.compared, guard.barred, partly), (1, 1, 1));
+            let exact = answers[2..].iter().all(|answer| answer.partly.is_none());
+            assert!(exact, "the others are answered from all of it");
+        } else {
+            assert_eq!((guard.compared, guard.agreed, guard.barred, partly), (6, 6, 0, 6));
         }
     }
 }

@@ -123,10 +123,7 @@ impl BlockMover for Shelf {
                 seen.part_loads += 1;
                 seen.failed += usize::from(fails);
                 drop(seen);
-                let result = match fails {
-                    true => TransferResult::Failed,
-                    false => TransferResult::Done,
-                };
+                let result = if fails { TransferResult::Failed } else { TransferResult::Done };
                 let ago = Duration::ZERO;
                 let loaded = TransferReport::PartLoaded { id, result, ago, took: Duration::ZERO };
                 self.waiting.push_back((loaded, (!fails).then_some(name)));

@@ -173,7 +173,7 @@ fn settle(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
                 // The lock ends before the round trip, and `take` needs it as well.
                 drop(state);
                 if Instant::now() < end {
-                    take(shared, link, (replica, keys))?;
+                    take(shared, link, replica, &keys)?;
                 } else {
                     // Leases are renewed first.
                     shared.lock().is_urgent = true;
@@ -194,10 +194,11 @@ fn settle(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
 fn take(
     shared: &SyncContext,
     link: &mut ServerLink,
-    (replica, keys): (ReplicaId, ReplicaKeys),
+    replica: ReplicaId,
+    keys: &ReplicaKeys,
 ) -> RedisResult<()> {
     let at = shared.timeline.told(shared.timeline.now());
-    let Some((lease, entries)) = link.acquire(&keys, &shared.gateway, at)? else {
+    let Some((lease, entries)) = link.acquire(keys, &shared.gateway, at)? else {
         return Ok(());
     };
     let mut state = shared.lock();
@@ -232,7 +233,7 @@ fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let Some((replica, keys, lease, position)) = long.into_iter().next() else {
         return Ok(());
     };
-    let written = snapshot::write(shared, link, (&keys, &lease), position)?;
+    let written = snapshot::write(shared, link, &keys, &lease, position)?;
     let mut state = shared.lock();
     state.is_urgent |= has_more;
     if let Some(seat) = state.seats.get_mut(&replica) {

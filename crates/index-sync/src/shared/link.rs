@@ -410,7 +410,8 @@ impl ServerLink {
     /// Writes a base and puts it in the place of all that led to it.
     pub(super) fn rebase(
         &mut self,
-        (keys, lease): (&ReplicaKeys, &ReplicaLease),
+        keys: &ReplicaKeys,
+        lease: &ReplicaLease,
         position: Position,
         parts: &[Vec<u8>],
     ) -> RedisResult<LeaseCheck> {

@@ -34,7 +34,8 @@ pub(super) enum BaseWriteOutcome {
 pub(super) fn write(
     shared: &SyncContext,
     link: &mut ServerLink,
-    (keys, lease): (&ReplicaKeys, &ReplicaLease),
+    keys: &ReplicaKeys,
+    lease: &ReplicaLease,
     upto: Position,
 ) -> RedisResult<BaseWriteOutcome> {
     // Nothing was later than now, whatever others say.
@@ -68,7 +69,7 @@ pub(super) fn write(
     if position != upto {
         return Ok(BaseWriteOutcome::Not);
     }
-    Ok(match link.rebase((keys, lease), upto, &parts)? {
+    Ok(match link.rebase(keys, lease, upto, &parts)? {
         LeaseCheck::Yes => BaseWriteOutcome::Bytes(bytes(&parts)),
         LeaseCheck::No => BaseWriteOutcome::Not,
     })

@@ -8,7 +8,7 @@ use headstart_core::Nanos;
 use super::sampling::{SampleRate, table_hash};
 
 /// Sampled keys of blocks, in two generations: what is used stays, what is not used for one to
-/// two spans is forgotten.
+/// two spans is forgotten. A generation lasts exactly one span, whether or not blocks are used.
 #[derive(Clone, Debug)]
 pub(super) struct RecentKeySet {
     rate: SampleRate,
@@ -16,6 +16,7 @@ pub(super) struct RecentKeySet {
     span: Duration,
     younger: HashTable<u64>,
     older: HashTable<u64>,
+    /// Start of the younger generation.
     since: Nanos,
 }
 
@@ -24,7 +25,8 @@ impl RecentKeySet {
         Self {
             rate: SampleRate::default(),
             blocks_max: blocks_max.max(1),
-            span,
+            // A span of no time has no generations.
+            span: span.max(Duration::from_nanos(1)),
             younger: HashTable::new(),
             older: HashTable::new(),
             since: Nanos(0),
@@ -42,11 +44,7 @@ impl RecentKeySet {
     /// Uses a chain: `visit` sees of each sampled block, in order, whether it and all before it
     /// were used before, and for how many blocks it stands.
     pub(super) fn touch(&mut self, chain: &[u64], now: Nanos, mut visit: impl FnMut(bool, u64)) {
-        // One swap forgets all blocks that were not used for a span: no time is kept per block.
-        if now.since(self.since) >= self.span {
-            self.older = std::mem::take(&mut self.younger);
-            self.since = now;
-        }
+        self.age(now);
         let rate = self.rate;
         let mut is_leading = true;
         for &key in chain.iter().filter(|&&key| rate.keeps(key)) {
@@ -66,6 +64,23 @@ impl RecentKeySet {
         self.younger.retain(|key| rate.keeps(*key));
         self.older.retain(|key| rate.keeps(*key));
         is_possible
+    }
+
+    /// Begins the generation of `now`: no time is kept per block.
+    fn age(&mut self, now: Nanos) {
+        let elapsed = now.since(self.since).as_nanos();
+        let span = self.span.as_nanos();
+        match elapsed / span {
+            0 => return,
+            1 => self.older = std::mem::take(&mut self.younger),
+            // A whole span passed without any use, so even the younger blocks are too old.
+            _ => {
+                self.younger.clear();
+                self.older.clear();
+            }
+        }
+        // The remainder is at most `elapsed`, which fits 64 bits.
+        self.since = Nanos(now.0 - (elapsed % span) as u64);
     }
 
     /// Whether the block was there.
@@ -96,6 +111,29 @@ impl RecentKeySet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Uses one block at even seconds and another at odd ones; whether each was remembered.
+    fn remembered(seconds: &[u64]) -> Vec<bool> {
+        let mut seen = RecentKeySet::new(usize::MAX, Duration::from_secs(10));
+        let touch = |&second: &u64| {
+            let mut is_known = false;
+            let now = Nanos(0) + Duration::from_secs(second);
+            seen.touch(&[1 + second % 2], now, |is_seen, _| is_known = is_seen);
+            is_known
+        };
+        seconds.iter().map(touch).collect()
+    }
+
+    #[test]
+    fn a_block_is_forgotten_after_two_spans_also_over_a_pause() {
+        assert_eq!(remembered(&[0, 18]), [false, true]);
+        assert_eq!(remembered(&[8, 18]), [false, true]);
+        // Nothing was used in between.
+        assert_eq!(remembered(&[0, 100]), [false, false]);
+        assert_eq!(remembered(&[0, 20]), [false, false]);
+        // A late use of another block does not lengthen the memory.
+        assert_eq!(remembered(&[0, 19, 28]), [false, false, false]);
+    }
 
     #[test]
     fn what_is_used_stays_and_what_is_not_is_forgotten() {

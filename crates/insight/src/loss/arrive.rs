@@ -4,6 +4,8 @@
 //! held. Contents are looked at only behind what is known. New blocks are remembered when they are
 //! computed, not on arrival: a request may be abandoned before that.
 
+use std::slice::ChunksExact;
+
 use headstart_core::{Nanos, ReplicaId, Tier, TokenId};
 
 use super::content::REACH;
@@ -54,7 +56,7 @@ pub(super) fn arrive(
     }
     let Walk { computes_from, mut layout, evicted, unread, fresh_from, uncounted, .. } = walk;
     // Contents come after the blocks, because only the part without a known block is read.
-    let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
+    let new = look_at_contents(memory, arrival, model, unread, &mut layout);
     let tables = [
         // Counts are taken now, because they say what the memory had forgotten when it was asked.
         (memory.blocks.capacity(), memory.blocks.counts().0),
@@ -204,7 +206,8 @@ impl Walk<'_> {
 fn look_at_contents(
     memory: &mut Attributor,
     arrival: &ArrivingRequest<'_>,
-    (model, unread): (u64, usize),
+    model: u64,
+    unread: usize,
     layout: &mut PromptLayout,
 ) -> New {
     let mut new = New { namespace: (arrival.namespace ^ model) as u32, ..New::default() };
@@ -218,8 +221,8 @@ fn look_at_contents(
     if read_from >= to {
         return new;
     }
-    let blocks = (read_from.div_ceil(size), from.div_ceil(size));
-    let front = look_at_fronts(memory, &tokens[..to], size, blocks, &mut new, layout);
+    let fronts = FrontPart { unread: read_from.div_ceil(size), unknown: from.div_ceil(size) };
+    let front = look_at_fronts(memory, tokens[..to].chunks_exact(size), fronts, &mut new, layout);
     // From somewhat before, so that windows span the border to what is known.
     let first = read_from.saturating_sub(REACH);
     let contents = &mut memory.contents;
@@ -240,23 +243,31 @@ fn look_at_contents(
     new
 }
 
+/// Blocks at which two parts of a prompt begin.
+#[derive(Clone, Copy)]
+struct FrontPart {
+    /// The first whose front is not noted yet.
+    unread: usize,
+    /// The first that is not known.
+    unknown: usize,
+}
+
 /// Tells how far the prompt's front, whatever its namespace, is known behind the block `unknown`:
 /// to which block, and what that is. Notes those from the block `unread` on.
 fn look_at_fronts(
     memory: &mut Attributor,
-    tokens: &[TokenId],
-    size: usize,
-    (unread, unknown): (usize, usize),
+    prompt: ChunksExact<'_, TokenId>,
+    part: FrontPart,
     new: &mut New,
     layout: &mut PromptLayout,
 ) -> Option<(usize, Bucket)> {
     let mut name = 0;
     let mut blocks = Vec::new();
-    for (block, tokens) in tokens.chunks_exact(size).enumerate() {
+    for (block, tokens) in prompt.enumerate() {
         // Names chain, so each covers the whole front; the loop starts at the first block every
         // time.
         name = memory.key.of_tokens(name, tokens);
-        if block >= unread && is_front(block) {
+        if block >= part.unread && is_front(block) {
             blocks.push(block);
             new.fronts.push(name);
         }
@@ -265,7 +276,7 @@ fn look_at_fronts(
     memory.fronts.fetch(&new.fronts);
     let mut front = None;
     for (block, &name) in blocks.into_iter().zip(&new.fronts) {
-        if block < unknown {
+        if block < part.unknown {
             continue;
         }
         if let Some(seen) = memory.fronts.find(name) {

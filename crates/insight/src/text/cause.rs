@@ -62,7 +62,7 @@ struct CauseFacts {
 }
 
 /// The words for each cause, in the order of [`Cause`].
-const FACTS: [(Cause, CauseFacts); 10] = [
+const FACTS: &[(Cause, CauseFacts)] = &[
     (
         Cause::Clock,
         CauseFacts {
@@ -228,26 +228,39 @@ struct WordSpans {
 
 type Detector = fn(&PromptAlignment<'_>) -> Option<WordSpans>;
 
+/// A detector of a cause.
+struct DetectorRow {
+    cause: Cause,
+    find: Detector,
+    /// Whether what it finds sits in one place of every prompt.
+    is_placed: bool,
+}
+
 /// In order of precedence. White space has no words; it is asked before these. What only looks
 /// like another order is asked last.
-const DETECTORS: [(Cause, Detector); 13] = [
-    (Cause::Seam, joint::find),
-    (Cause::JsonKeys, json_keys::find),
-    (Cause::ToolOrder, tool_order::find),
-    (Cause::DocumentOrder, document_order::find),
-    (Cause::Clock, clock::find),
-    (Cause::Nonce, nonce::find),
-    (Cause::Thinking, thinking::find),
-    (Cause::Template, template::find),
-    (Cause::Trimmed, trimmed::find),
-    (Cause::ToolOrder, tool_order::find_some),
-    (Cause::DocumentOrder, document_order::find_some),
-    (Cause::Template, version::find_labels),
-    (Cause::Template, version::find_wording),
+const DETECTORS: &[DetectorRow] = &[
+    anywhere(Cause::Seam, joint::find),
+    anywhere(Cause::JsonKeys, json_keys::find),
+    anywhere(Cause::ToolOrder, tool_order::find),
+    anywhere(Cause::DocumentOrder, document_order::find),
+    placed(Cause::Clock, clock::find),
+    placed(Cause::Nonce, nonce::find),
+    anywhere(Cause::Thinking, thinking::find),
+    anywhere(Cause::Template, template::find),
+    anywhere(Cause::Trimmed, trimmed::find),
+    anywhere(Cause::ToolOrder, tool_order::find_some),
+    anywhere(Cause::DocumentOrder, document_order::find_some),
+    anywhere(Cause::Template, version::find_labels),
+    placed(Cause::Template, version::find_wording),
 ];
 
-/// Index of the wording detector, the only one of [`Cause::Template`] that names a place.
-const WORDING: usize = DETECTORS.len() - 1;
+const fn anywhere(cause: Cause, find: Detector) -> DetectorRow {
+    DetectorRow { cause, find, is_placed: false }
+}
+
+const fn placed(cause: Cause, find: Detector) -> DetectorRow {
+    DetectorRow { cause, find, is_placed: true }
+}
 
 /// The first cause that explains where two prompts part.
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
@@ -262,21 +275,19 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
             also: None,
         });
     }
-    let mut detectors = DETECTORS.iter().enumerate();
-    let found = detectors.find_map(|(number, (cause, detector))| {
-        let spans = detector(aligned)?;
-        let is_placed = number == WORDING || matches!(cause, Cause::Clock | Cause::Nonce);
+    let found = DETECTORS.iter().find_map(|row| {
+        let spans = (row.find)(aligned)?;
         let place = divergence::place(&aligned.new[..spans.new.start]);
-        Some(evidence(aligned, *cause, spans, if is_placed { place } else { 0 }))
+        Some(evidence(aligned, row.cause, spans, if row.is_placed { place } else { 0 }))
     });
     found.or_else(|| find_before_an_order(aligned))
 }
 
 /// Causes of values, with whether they explain changes, and the whole of a changed value.
-type Value =
+type ValueDetector =
     (Cause, fn(&PromptAlignment<'_>, &Region) -> bool, fn(&[Word], Range<usize>) -> Range<usize>);
 
-const VALUES: [Value; 2] =
+const VALUES: [ValueDetector; 2] =
     [(Cause::Clock, clock::is_clock, clock::whole), (Cause::Nonce, nonce::is_nonce, nonce::whole)];
 
 /// Most changes of a value in front of another order.
@@ -295,12 +306,12 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
             let orders = [Cause::JsonKeys, Cause::ToolOrder, Cause::DocumentOrder];
             orders.contains(cause)
         };
-        let mut orders = DETECTORS.iter().filter(|(cause, _)| is_order(cause));
-        let (also, _) = orders.find(|(_, detector)| detector(&behind).is_some())?;
+        let mut orders = DETECTORS.iter().filter(|row| is_order(&row.cause));
+        let also = orders.find(|row| (row.find)(&behind).is_some())?.cause;
         let (old, new) = aligned.span(&region);
         let spans = WordSpans { old: whole(&aligned.old, old), new: whole(&aligned.new, new) };
         let place = divergence::place(&aligned.new[..spans.new.start]);
-        Some(Evidence { also: Some(*also), ..evidence(aligned, *cause, spans, place) })
+        Some(Evidence { also: Some(also), ..evidence(aligned, *cause, spans, place) })
     })
 }
 

@@ -100,11 +100,12 @@ impl<'a> PromptAlignment<'a> {
             return None;
         }
         let (old, new) = (ink(old_sketch), ink(new_sketch));
-        Some(Self::of_words((old_sketch, new_sketch), shared, old, new))
+        Some(Self::of_words(old_sketch, new_sketch, shared, old, new))
     }
 
     fn of_words(
-        (old_sketch, new_sketch): (&'a Sketch, &'a Sketch),
+        old_sketch: &'a Sketch,
+        new_sketch: &'a Sketch,
         shared: usize,
         old: Vec<Word>,
         new: Vec<Word>,
@@ -156,7 +157,7 @@ impl<'a> PromptAlignment<'a> {
         let mut old = self.new[..last.new.end].to_vec();
         old.extend_from_slice(&self.old[last.old.end..]);
         let (old_sketch, new_sketch) = (self.old_sketch, self.new_sketch);
-        Self::of_words((old_sketch, new_sketch), self.shared, old, self.new.clone())
+        Self::of_words(old_sketch, new_sketch, self.shared, old, self.new.clone())
     }
 
     /// The name of what stands behind the first change, in the newer prompt.

@@ -181,7 +181,7 @@ fn stored(fields: &EventFields<'_>) -> Result<StoredBlocks, SkipReason> {
         Some(_) => Salt::default(),
     };
     let mut extras = extras::media(fields, blocks.len(), adapter.as_deref(), salt);
-    group.lookahead = lookahead::add(fields, (blocks.len(), !tokens.is_empty()), &mut extras)?;
+    group.lookahead = lookahead::add(fields, blocks.len(), !tokens.is_empty(), &mut extras)?;
     Ok(StoredBlocks {
         extras,
         salt: salt.text.map(Into::into),

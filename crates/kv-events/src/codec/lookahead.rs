@@ -21,7 +21,8 @@ pub(super) const LOOKAHEAD_MAX: usize = 64;
 /// how many a name covers: 0 where the engine does not say so.
 pub(super) fn add(
     fields: &EventFields<'_>,
-    (num_blocks, has_tokens): (usize, bool),
+    num_blocks: usize,
+    has_tokens: bool,
     extras: &mut Vec<Option<Arc<[u8]>>>,
 ) -> Result<u32, SkipReason> {
     let invalid = || SkipReason::Invalid(EventField::Lookahead.text());

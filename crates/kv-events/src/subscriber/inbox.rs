@@ -5,13 +5,15 @@
 //! and [`Notes`](super::notes::Notes) about the log.
 
 use headstart_core::Nanos;
-use headstart_router::stream::{Damage, Follower, ReplayId, StreamBatch, StreamEffect};
+use headstart_router::stream::{
+    Damage, Follower, ReplayId, StreamBatch, StreamEffect, StreamUpdate,
+};
 use tokio::time::Instant;
 
+use super::SubscriberConfig;
 use super::cause::SocketProblem;
 use super::notes::{Notes, STOOD_TIME, StreamLogLine};
 use super::reporter::StreamReporter;
-use super::{StreamUpdate, SubscriberConfig};
 use crate::wire::{BadFrames, Reply, SequencedPayload};
 use crate::{EventBatch, decode_batch};
 
@@ -167,7 +169,7 @@ impl Inbox {
         let mut shown = self.reporter.lock();
         shown.report = self.follower.report();
         for effect in effects {
-            if let StreamEffect::Doubt { batches } = effect {
+            if let StreamEffect::Update(StreamUpdate::Doubt { batches }) = effect {
                 shown.notes.on_doubt(*batches);
             }
         }
@@ -192,28 +194,16 @@ impl Inbox {
     }
 
     fn carry_out(&mut self, effect: StreamEffect, todo: &mut Todo) {
-        let update = match effect {
+        match effect {
             // A batch without events changes nothing in the index.
-            StreamEffect::Apply { events, .. } if events.is_empty() => return,
-            StreamEffect::Apply { events, .. } => StreamUpdate::Events(events),
-            StreamEffect::Clear => StreamUpdate::Clear,
-            StreamEffect::Doubt { batches } => StreamUpdate::Doubt { batches },
-            StreamEffect::Trust => StreamUpdate::Trust,
-            StreamEffect::Skipped { reason, events } => {
-                StreamUpdate::Skipped { reason, count: events }
-            }
-            StreamEffect::Status(status) => StreamUpdate::Status(status),
+            StreamEffect::Update(StreamUpdate::Events { events, .. }) if events.is_empty() => {}
+            StreamEffect::Update(update) => (self.sink)(update),
             StreamEffect::Ask { replay, from } => {
                 self.was_answered = false;
                 todo.ask = Some((replay, from));
-                return;
             }
-            StreamEffect::Reconnect => {
-                todo.reconnect = true;
-                return;
-            }
-        };
-        (self.sink)(update);
+            StreamEffect::Reconnect => todo.reconnect = true,
+        }
     }
 
     /// A message as the stream sees it. The payload is known again by its hash.

@@ -27,10 +27,7 @@ fn event(event: &CacheEvent) -> String {
         CacheEvent::Stored(stored) => self::stored(stored),
         CacheEvent::Removed { blocks, tier, group } => {
             let names: Vec<_> = blocks.iter().map(handle).collect();
-            let names = match names.is_empty() {
-                true => "nothing".to_owned(),
-                false => names.join(" "),
-            };
+            let names = if names.is_empty() { "nothing".to_owned() } else { names.join(" ") };
             format!("removed from {} group {group}: {names}", name_of(*tier))
         }
         CacheEvent::Cleared => "cleared".to_owned(),
@@ -58,10 +55,7 @@ fn stored(stored: &StoredBlocks) -> String {
     for (index, block) in stored.blocks.iter().enumerate() {
         let tokens = stored.tokens.get(index * size..(index + 1) * size);
         let tokens: Vec<_> = tokens.into_iter().flatten().map(u32::to_string).collect();
-        let tokens = match tokens.is_empty() {
-            true => "no tokens".to_owned(),
-            false => tokens.join(" "),
-        };
+        let tokens = if tokens.is_empty() { "no tokens".to_owned() } else { tokens.join(" ") };
         write!(lines, "\n  {}: {tokens}", handle(block)).expect("a text grows");
         let extra = stored.extras.get(index).and_then(Option::as_deref);
         if let Some(extra) = extra {

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use headstart_core::CacheEvent;
 use headstart_kv_events::{
-    StreamUpdate, SubscriberConfig, SubscriberHandle, decode_batch, encode_batch, subscribe,
-    subscribe_again,
+    SubscriberConfig, SubscriberHandle, decode_batch, encode_batch, subscribe, subscribe_again,
 };
-use headstart_router::stream::StreamStatus;
+use headstart_router::stream::{StreamStatus, StreamUpdate};
 use zeromq::{PubSocket, Socket, SocketSend, ZmqMessage};
 
 use crate::log::Log;
@@ -26,7 +25,7 @@ impl Told {
             let text = match update {
                 StreamUpdate::Skipped { reason, count } => format!("{reason} {count}"),
                 StreamUpdate::Doubt { batches } => format!("doubt {batches}"),
-                StreamUpdate::Events(events) => format!("events {}", events.len()),
+                StreamUpdate::Events { events, .. } => format!("events {}", events.len()),
                 _ => return,
             };
             told.lock().expect("no panic").push(text);

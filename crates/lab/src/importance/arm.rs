@@ -159,7 +159,7 @@ impl ImportanceArmSettings<'_> {
     fn engine(&self) -> Engine {
         // The document and the question, and as much again for the answer.
         let prompt_tokens = self.document_tokens + 2 * QUESTION_TOKENS;
-        one_by_one::engine(self.model, (self.dtype, KvStorageFormat::Same), prompt_tokens)
+        one_by_one::engine(self.model, self.dtype, KvStorageFormat::Same, prompt_tokens)
     }
 }
 

@@ -65,7 +65,7 @@ impl TierArmSettings<'_> {
 
     fn engine(&self) -> Engine {
         let prompt_tokens = self.prefix_tokens + 2 * NEW_TOKENS;
-        one_by_one::engine(self.model, (self.dtype, self.stored), prompt_tokens)
+        one_by_one::engine(self.model, self.dtype, self.stored, prompt_tokens)
     }
 
     /// Bytes of the prefix, as they are stored.

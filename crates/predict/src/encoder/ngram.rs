@@ -23,8 +23,8 @@ use super::Encoder;
 pub const IDENTITY: &str = "ngram-1";
 /// Values per text: as many as the published encoder has.
 const DIMS: usize = 384;
-/// Characters read of a text: as many from its end as from its start.
-const MAX_CHARS: usize = 16_384;
+/// Bytes read of a longer text, about: as many from its end as from its start, whole characters.
+const MAX_BYTES: usize = 16_384;
 /// Characters of a piece.
 const PIECE: usize = 5;
 /// Characters of a word that are looked at, for pieces too.
@@ -210,10 +210,10 @@ impl WordBuffer {
 
 /// The whole text, or its two ends.
 fn ends(text: &str) -> [&str; 2] {
-    if text.len() <= MAX_CHARS {
+    if text.len() <= MAX_BYTES {
         return [text, ""];
     }
-    let half = MAX_CHARS / 2;
+    let half = MAX_BYTES / 2;
     let start = text.floor_char_boundary(half);
     let end = text.ceil_char_boundary(text.len() - half);
     [&text[..start], &text[end..]]
@@ -296,6 +296,11 @@ mod tests {
         let mut changed = long.clone();
         changed.replace_range(middle..middle + 4, "语a");
         assert_eq!(encode(&long), encode(&changed));
+        // The limit counts bytes: characters of several bytes reach it sooner.
+        let short = "é".repeat(MAX_BYTES / 2);
+        assert_eq!(ends(&short), [&short, ""]);
+        let long = format!("{short}é");
+        assert_eq!(ends(&long), [&long[..MAX_BYTES / 2]; 2]);
         // Cut inside of a character, and one word without an end.
         let letters = "é".repeat(500_000);
         assert!(encode(&letters).iter().all(|x| x.is_finite()));

@@ -109,9 +109,9 @@ impl TrainingNetwork {
         let (loss, gradients, output) = self.gradients(batch, masks, Statistics::Update);
         self.steps += 1;
         let step = self.steps;
+        // Decay pulls towards 0, which suits weights and not a bias or a gain.
+        let no_decay = OptimizerRates { decay: 0.0, ..rate };
         for (layer, [linear, normal]) in self.hidden.iter_mut().zip(gradients) {
-            // Decay pulls towards 0, which suits weights and not a bias or a gain.
-            let no_decay = OptimizerRates { decay: 0.0, ..rate };
             let [weight, bias, gain, shift] = &mut layer.adam;
             weight.step(&mut layer.linear.weight, &linear.weight, step, rate);
             bias.step(&mut layer.linear.bias, &linear.bias, step, no_decay);
@@ -120,7 +120,7 @@ impl TrainingNetwork {
         }
         let [weight, bias] = &mut self.output_adam;
         weight.step(&mut self.output.weight, &output.weight, step, rate);
-        bias.step(&mut self.output.bias, &output.bias, step, rate);
+        bias.step(&mut self.output.bias, &output.bias, step, no_decay);
         loss
     }
 
@@ -402,6 +402,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// From one state, a step with decay and one without differ in the weights alone.
+    #[test]
+    fn decay_acts_on_weights_alone() {
+        let mut rng = Rng::new(4);
+        let mut start = TrainingNetwork::new(SHAPE, &mut rng);
+        let rows = random(&mut rng, 12 * SHAPE.width);
+        let targets: Vec<bool> = (0..12).map(|_| rng.below(2) == 0).collect();
+        let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
+        // All parameters differ from 0, so decay would change any of them.
+        for values in parameters(&mut start) {
+            values.fill(0.5);
+        }
+        let [mut plain, mut decayed] = [0.0, 0.5].map(|decay| {
+            let mut network = start.clone();
+            let rate = OptimizerRates { learning: 0.01, decay };
+            network.step(&batch, rate, &mut Rng::new(1));
+            network
+        });
+        let pairs = parameters(&mut plain).into_iter().zip(parameters(&mut decayed));
+        let differ: Vec<bool> = pairs.map(|(one, other)| one != other).collect();
+        // Weight, bias, gain and shift of two hidden layers; weight and bias of the last one.
+        let hidden = [true, false, false, false];
+        assert_eq!(differ, [&hidden[..], &hidden, &[true, false]].concat());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{TrainReport, table, words};
+use super::{table, words};
 use headstart_page::{ReportPage, ReportProvenance};
+use headstart_predict::training::TrainReport;
 
 const PAGE: ReportPage = ReportPage {
     kind: "Predictor training",

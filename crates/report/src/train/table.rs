@@ -1,10 +1,11 @@
 //! The table for a terminal.
 
 use headstart_core::figures::{counted, thousands};
+use headstart_predict::training::{Lift, TrainReport};
 use headstart_predict::{Counts, Scores};
 use headstart_terminal::aligned;
 
-use super::{Lift, TrainReport, words};
+use super::words;
 
 /// All figures, and the sentences below them.
 pub fn table(report: &TrainReport) -> String {
@@ -163,7 +164,9 @@ fn curve(report: &TrainReport) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Elsewhere, testing};
+    use headstart_predict::training::Elsewhere;
+
+    use super::super::testing;
     use super::*;
 
     fn check(report: &TrainReport, parts: &[&str]) {

@@ -1,9 +1,8 @@
 //! A report made by hand.
 
 use headstart_predict::metrics::Bin;
+use headstart_predict::training::{InputFacts, Lift, PhaseTimes, SplitCounts, TrainReport};
 use headstart_predict::{Counts, Definition, Epoch, LearningCurvePoint, Scores, encoder};
-
-use super::{InputFacts, Lift, PhaseTimes, SplitCounts, TrainReport};
 
 fn scores(mcc: f64) -> Scores {
     let bin = |from: f64, count| Bin {

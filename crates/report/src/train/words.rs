@@ -2,8 +2,9 @@
 
 use headstart_core::figures::{counted, thousands};
 use headstart_predict::Scores;
+use headstart_predict::training::{Lift, OfSeed, TrainReport};
 
-use super::{Lift, OfSeed, TrainReport, spread};
+use super::spread;
 
 /// With fewer conversations in the test part its figures say little.
 const TEST_CONVERSATIONS_MIN: usize = 200;

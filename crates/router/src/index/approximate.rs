@@ -35,15 +35,17 @@ impl ApproximateConfig {
     /// looked at, half a million are remembered.
     pub const EARLY: Self = Self { block_size: 16, blocks_max: 31_250, match_max: 256 };
 
+    /// As it became later: 16,384 tokens of a prompt, two million remembered.
+    pub const USUAL: Self = Self { block_size: 64, ..Self::EARLY };
+
     /// For the texts of prompts whose tokens are not known, four bytes a token: two megabytes of a
     /// prompt are looked at, eight of each replica remembered.
     pub const TEXT: Self = Self { block_size: 16, blocks_max: 131_072, match_max: 32_768 };
 }
 
 impl Default for ApproximateConfig {
-    /// As it became later: 16,384 tokens of a prompt, two million remembered.
     fn default() -> Self {
-        Self { block_size: 64, ..Self::EARLY }
+        Self::USUAL
     }
 }
 

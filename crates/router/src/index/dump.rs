@@ -15,7 +15,7 @@ use super::draft::ViewDraft;
 use super::standing::{BlockPlace, BlockStanding, is_over};
 use super::table::{MAX_HANDLE, MAX_RUN_BLOCKS};
 use super::view::{Spot, View};
-use super::writer::IndexWriter;
+use super::writer::{IndexWriter, RestoredBlock};
 
 /// Blocks and holdings that a dump may have: some 2 GiB of memory. One that says more is damaged.
 pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
@@ -206,7 +206,7 @@ impl IndexWriter {
                     restored += usize::from(self.restore_block(
                         draft,
                         known.replica,
-                        (block.handle, spot, place),
+                        RestoredBlock { handle: block.handle, spot, place },
                         since,
                     ));
                 }

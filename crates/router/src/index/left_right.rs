@@ -10,13 +10,17 @@
 //! (it looked up the preferred one just before the roles changed) takes the other. It sees the
 //! value between two updates, never in one.
 //!
-//! Invariant: between updates both copies are equal.
+//! Invariant: between updates both copies are equal, and fit the writer's state.
 //!
-//! With one copy only ([`Twin::alone`]) readers and the writer wait for each other, and what a
-//! writer that panics leaves half done is what readers see.
+//! A writer that panics has changed one copy and its state in part. Neither can be mended from the
+//! other copy, so both begin again, empty, and the panic unwinds.
+//!
+//! With one copy only ([`Twin::alone`]) readers and the writer wait for each other.
 //!
 //! Source: the left-right technique (Ramalhete and Correia). Differences: read locks instead of
 //! counted epochs, so no `unsafe`, and changes are logged instead of made twice by the caller.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::sync::{
     AtomicUsize, Mutex, Ordering, PoisonError, RwLock, RwLockReadGuard, TryLockError, spin_loop,
@@ -44,7 +48,17 @@ pub(super) trait ReplayTarget<O> {
     fn replay(&mut self, change: &O);
 }
 
-impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
+/// A writer's own state, which can begin again after a panic.
+pub(super) trait RestartState<V, O> {
+    /// Gives up all that is known, over an empty `value`. Changes are logged as in an update.
+    fn begin_again(&mut self, value: &mut V, log: &mut Vec<O>);
+}
+
+impl<V, W, O> Twin<V, W, O>
+where
+    V: ReplayTarget<O> + Default,
+    W: RestartState<V, O>,
+{
     pub(super) fn new(copies: [V; 2], state: W) -> Self {
         let log = Vec::new();
         Self {
@@ -56,10 +70,7 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     }
 
     /// One copy, for those who never read while they write: no change is made twice.
-    pub(super) fn alone(copy: V, state: W) -> Self
-    where
-        V: Default,
-    {
+    pub(super) fn alone(copy: V, state: W) -> Self {
         Self { is_alone: true, ..Self::new([copy, V::default()], state) }
     }
 
@@ -87,18 +98,22 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     }
 
     /// Lets `write` change one copy, and repeats what it logged on the other. Readers see all of
-    /// it or nothing.
+    /// it or nothing. If it panics, they see an empty value, and the panic unwinds.
     pub(super) fn write<T>(&self, write: impl FnOnce(&mut W, &mut V, &mut Vec<O>) -> T) -> T {
+        // Poisoned by a panic that went on: the state has begun again by then.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let WriterState { state, log } = &mut *writer;
-        // A writer that panicked has left its changes there.
-        log.clear();
         let front = self.front.load(Ordering::Acquire);
         let back = self.behind(front);
         let written = {
             let copy = self.copies[back].write();
             let mut value = copy.unwrap_or_else(PoisonError::into_inner);
-            let written = write(state, &mut value, log);
+            let written = catch_unwind(AssertUnwindSafe(|| write(state, &mut value, log)));
+            if written.is_err() {
+                log.clear();
+                *value = V::default();
+                state.begin_again(&mut value, log);
+            }
             // While it is locked: a reader who took it for the front one, an update ago, would
             // see it before all others do, and go back in time with its next look.
             self.front.store(back, Ordering::Release);
@@ -108,13 +123,16 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
         if !self.is_alone {
             let copy = self.copies[front].write();
             let mut value = copy.unwrap_or_else(PoisonError::into_inner);
+            if written.is_err() {
+                *value = V::default();
+            }
             for change in log.iter() {
                 value.replay(change);
             }
         }
         log.clear();
         log.shrink_to(MAX_IDLE_LOG);
-        written
+        written.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// The copy that a writer changes first.

@@ -109,22 +109,29 @@ fn step(view: &View, block_size: u32, piece: PromptPiece, now: Nanos, found: &mu
             found.all[at].tokens += blocks * block_size;
             blocks
         } else {
-            go_on(view, block_size, piece, now, (at, found))
+            go_on(view, block_size, piece, now, LengthEntry { lengths: found, at })
         };
         goes_on |= blocks == piece.matched;
     }
     goes_on
 }
 
-/// Lets the one at `at` go on. Returns by how many blocks.
+/// One of the lengths.
+struct LengthEntry<'a> {
+    lengths: &'a mut Lengths,
+    at: usize,
+}
+
+/// Lets the one of `entry` go on. Returns by how many blocks.
 #[cold]
 fn go_on(
     view: &View,
     block_size: u32,
     piece: PromptPiece,
     now: Nanos,
-    (at, found): (usize, &mut Lengths),
+    entry: LengthEntry<'_>,
 ) -> u32 {
+    let LengthEntry { lengths: found, at } = entry;
     let depth = piece.depth * block_size;
     let length = found.all[at];
     let Some(holder) = view.run(piece.run).holders().get(length.replica) else {

@@ -170,3 +170,72 @@ impl PrefixIndex for RunIndex {
         self.twin.inspect(IndexWriter::stats)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use headstart_core::event::StoredBlocks;
+    use headstart_core::{BlockHash, Tier};
+
+    use super::*;
+
+    const REPLICAS: [ReplicaId; 2] = [ReplicaId(0), ReplicaId(3)];
+
+    fn stored(tokens: &[u32]) -> CacheEvent {
+        CacheEvent::Stored(StoredBlocks {
+            blocks: tokens.iter().map(|&token| BlockHash::from_u64(token.into())).collect(),
+            parent: None,
+            tokens: tokens.to_vec(),
+            block_size: 1,
+            extras: Vec::new(),
+            tier: Tier::Device,
+            group: headstart_core::event::CacheGroup::default(),
+            salt: None,
+            adapter: None,
+        })
+    }
+
+    /// The contents of both copies, which must be equal.
+    fn residents(index: &RunIndex) -> Vec<ResidentBlock> {
+        let [one, other] = [(); 2].map(|()| {
+            let mut all = Vec::new();
+            index.residents(Nanos(9), &mut |block| all.push(block));
+            all.sort_unstable();
+            // The copies change their roles.
+            index.update(ReplicaId(99), Update::Doubt, Nanos(9));
+            all
+        });
+        assert_eq!(one, other);
+        one
+    }
+
+    #[test]
+    fn an_update_that_panics_leaves_an_empty_index_that_learns_again() {
+        let alone = RunIndex::alone("m");
+        for index in [RunIndex::new("m"), alone] {
+            for replica in REPLICAS {
+                index.update(replica, Update::Track { block_size: Some(1) }, Nanos(0));
+                index.update(replica, Update::Events(&[stored(&[1, 2, 3])]), Nanos(1));
+            }
+            assert_eq!(residents(&index).len(), 6);
+            let panics = || {
+                index.twin.write(|writer, view, log| {
+                    let draft = &mut ViewDraft { view, log };
+                    let events = [stored(&[1, 2, 7, 8])];
+                    writer.update(draft, REPLICAS[0], Update::Events(&events), Nanos(2));
+                    // As if in the middle: the state knows less than the view.
+                    writer.replicas.clear();
+                    panic!("in an update, as planned");
+                });
+            };
+            catch_unwind(AssertUnwindSafe(panics)).expect_err("it panics");
+            index.check();
+            assert_eq!(residents(&index), []);
+            index.update(REPLICAS[1], Update::Events(&[stored(&[1, 2])]), Nanos(3));
+            index.check();
+            let held = residents(&index);
+            assert!(held.len() == 2 && held.iter().all(|block| block.replica == REPLICAS[1]));
+        }
+    }
+}

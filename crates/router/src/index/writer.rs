@@ -12,6 +12,7 @@ use super::budget::{Budget, Limits};
 use super::draft::{ViewDraft, forest};
 use super::dump::{IndexDump, ReplicaDump};
 use super::forest::{Forest, Land};
+use super::left_right::RestartState;
 use super::replica::{GroupLayout, TrackedReplica, shape_of};
 use super::standing::BlockPlace;
 use super::view::{Needs, SlotProfile, Spot, View};
@@ -45,6 +46,14 @@ pub(super) struct IndexWriter {
     past: IndexStats,
 }
 
+/// A block of a dump, where it is now.
+#[derive(Clone, Copy)]
+pub(super) struct RestoredBlock {
+    pub(super) handle: u64,
+    pub(super) spot: Spot,
+    pub(super) place: BlockPlace,
+}
+
 /// A prompt that is assumed somewhere.
 #[derive(Debug)]
 struct Assumption {
@@ -70,6 +79,26 @@ impl IndexWriter {
             budget: Budget::new(limits.max_bytes),
             min_departed: limits.min_departed,
             past: IndexStats::default(),
+        }
+    }
+
+    /// Forgets all but which replicas are tracked, over an empty view. The counters go on.
+    fn restart(&mut self, draft: &mut ViewDraft<'_>) {
+        let limits = Limits { min_departed: self.min_departed, ..Limits::default() };
+        let fresh = Self::new(std::mem::take(&mut self.model), limits);
+        let before = std::mem::replace(self, fresh);
+        (self.budget, self.past) = (before.budget, before.past);
+        // In their order, so that most have the slots that they had.
+        let slots: BTreeMap<u32, ReplicaId> =
+            before.slots.into_iter().map(|(replica, slot)| (slot, replica)).collect();
+        for (slot, replica) in slots {
+            // A panic may have come between the two lists.
+            let known = before.replicas.get(slot as usize).and_then(Option::as_ref);
+            if let Some(known) = known {
+                known.counters.add_to(&mut self.past);
+            }
+            let block_size = known.and_then(|known| known.configured_size);
+            self.track(draft, replica, block_size, Nanos(0));
         }
     }
 
@@ -341,14 +370,14 @@ impl IndexWriter {
         &mut self,
         draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
-        (handle, spot, place): (u64, Spot, BlockPlace),
+        block: RestoredBlock,
         since: Nanos,
     ) -> bool {
         let Some(&slot) = self.slots.get(&replica) else {
             return false;
         };
         self.change(draft, slot, since, |replica, forest| {
-            replica.restore(forest, handle, spot, place);
+            replica.restore(forest, block.handle, block.spot, block.place);
         });
         true
     }
@@ -443,6 +472,12 @@ impl IndexWriter {
             *shapes.entry(shape).or_insert(0) += 1;
         }
         assert_eq!(self.shapes, shapes, "shapes are counted");
+    }
+}
+
+impl RestartState<View, ViewChange> for IndexWriter {
+    fn begin_again(&mut self, view: &mut View, log: &mut Vec<ViewChange>) {
+        self.restart(&mut ViewDraft { view, log });
     }
 }
 

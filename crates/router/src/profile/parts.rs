@@ -83,6 +83,17 @@ impl IndexKind {
     }
 }
 
+/// Scorers by the name that a configuration uses.
+const SCORERS: &[(&str, ScorerKind)] = &[
+    ("prefix", ScorerKind::Prefix { at_most: None }),
+    ("queue", ScorerKind::Queue),
+    ("reported-queue", ScorerKind::ReportedQueue),
+    ("kv-free", ScorerKind::KvFree),
+    ("in-flight", ScorerKind::InFlight),
+    ("cost", ScorerKind::Cost),
+    ("home", ScorerKind::Home),
+];
+
 impl ScorerKind {
     /// The scorer.
     #[must_use]
@@ -129,7 +140,7 @@ impl PreferenceKind {
 pub struct UnknownPart {
     what: &'static str,
     text: String,
-    known: &'static str,
+    known: String,
 }
 
 impl std::fmt::Display for UnknownPart {
@@ -152,7 +163,7 @@ impl FromStr for IndexKind {
             _ => Err(UnknownPart {
                 what: "index",
                 text: text.to_owned(),
-                known: "events, approximate, approximate:early",
+                known: "events, approximate, approximate:early".to_owned(),
             }),
         }
     }
@@ -167,22 +178,18 @@ impl FromStr for ScorerKind {
             .and_then(|tokens| tokens.parse().ok())
             // With 0 tokens all replicas would have one score.
             .filter(|&tokens| tokens > 0);
-        match (text, leading) {
-            (_, Some(tokens)) => Ok(Self::Prefix { at_most: Some(tokens) }),
-            ("prefix", _) => Ok(Self::Prefix { at_most: None }),
-            ("queue", _) => Ok(Self::Queue),
-            ("reported-queue", _) => Ok(Self::ReportedQueue),
-            ("kv-free", _) => Ok(Self::KvFree),
-            ("in-flight", _) => Ok(Self::InFlight),
-            ("cost", _) => Ok(Self::Cost),
-            ("home", _) => Ok(Self::Home),
-            _ => Err(UnknownPart {
+        if let Some(tokens) = leading {
+            return Ok(Self::Prefix { at_most: Some(tokens) });
+        }
+        let found = SCORERS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<_> = SCORERS.iter().map(|(name, _)| *name).collect();
+            UnknownPart {
                 what: "scorer",
                 text: text.to_owned(),
-                known: "prefix, prefix:TOKENS (the first TOKENS only), queue, reported-queue, \
-                        kv-free, in-flight, cost, home",
-            }),
-        }
+                known: format!("prefix:TOKENS (the first TOKENS only), {}", names.join(", ")),
+            }
+        })
     }
 }
 
@@ -200,7 +207,7 @@ impl FromStr for PickerKind {
             _ => Err(UnknownPart {
                 what: "picker",
                 text: text.to_owned(),
-                known: "best, any-best, power-of-two, random, round-robin, session",
+                known: "best, any-best, power-of-two, random, round-robin, session".to_owned(),
             }),
         }
     }
@@ -212,9 +219,11 @@ impl FromStr for PreferenceKind {
     fn from_str(text: &str) -> Result<Self, UnknownPart> {
         match text {
             "unsaturated" => Ok(Self::Unsaturated),
-            _ => {
-                Err(UnknownPart { what: "preference", text: text.to_owned(), known: "unsaturated" })
-            }
+            _ => Err(UnknownPart {
+                what: "preference",
+                text: text.to_owned(),
+                known: "unsaturated".to_owned(),
+            }),
         }
     }
 }

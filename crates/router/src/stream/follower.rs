@@ -4,7 +4,7 @@ use headstart_core::Nanos;
 
 use super::batch::StreamBatch;
 use super::doubt::{Doubt, PendingAnswer};
-use super::effect::StreamEffect;
+use super::effect::{StreamEffect, StreamUpdate};
 use super::held::{HELD_TIME_MAX, HeldBatches, REORDER_TIME_MAX};
 use super::life::{BatchVerdict, PublisherLife};
 use super::link::ConnectionState;
@@ -189,7 +189,7 @@ impl Follower {
         self.link.on_live(now);
         self.spoke = now;
         self.counts.bad_messages += 1;
-        effects.push(StreamEffect::Skipped { reason: BAD_MESSAGE, events: 1 });
+        effects.push(StreamEffect::Update(StreamUpdate::Skipped { reason: BAD_MESSAGE, count: 1 }));
         self.finish(now, effects);
     }
 
@@ -449,7 +449,7 @@ impl Follower {
         let status = self.status();
         if status != self.told {
             self.told = status;
-            effects.push(StreamEffect::Status(status));
+            effects.push(StreamEffect::Update(StreamUpdate::Status(status)));
         }
     }
 

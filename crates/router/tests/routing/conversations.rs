@@ -17,8 +17,8 @@ fn texts_without_tokens_stay_on_their_replica() {
         let tokens = &tokens[..len];
         let keys = index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         let decision = router.route(&RouteRequest {
-            text: Some(&keys),
-            lacks_tokens: true,
+            text: Some(tokens),
+            text_keys: Some(&keys),
             namespace,
             now: Nanos::from_secs_f64(second),
             ..RouteRequest::default()
@@ -51,8 +51,8 @@ fn messages_find_the_replica_of_the_last_turn() {
         let (text, keys) = (text_index.hash(prompt), index.hash(prompt));
         let messages = [1, 2, 3].map(|message| RouteKey(u64::from(conversation * 10 + message)));
         let first = RouteRequest {
-            text: Some(&text),
-            lacks_tokens: true,
+            text: Some(&tokens),
+            text_keys: Some(&text),
             messages: &messages[..1],
             ..RouteRequest::default()
         };
@@ -95,16 +95,16 @@ fn an_estimated_overlap_moves_no_conversation() {
     };
     let home = route(&mut router, first);
     let other = RouteRequest {
-        text: Some(&text),
-        lacks_tokens: true,
+        text: Some(&system),
+        text_keys: Some(&text),
         messages: &[RouteKey(9)],
         excluded: &[home],
         ..RouteRequest::default()
     };
     assert_ne!(route(&mut router, other), home);
     let second = RouteRequest {
-        text: Some(&text),
-        lacks_tokens: true,
+        text: Some(&system),
+        text_keys: Some(&text),
         messages: &turns,
         ..RouteRequest::default()
     };

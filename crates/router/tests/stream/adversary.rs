@@ -5,6 +5,7 @@ use std::time::Duration;
 use headstart_core::{CacheEvent, Nanos, Rng};
 use headstart_router::stream::{
     Damage, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamEffect,
+    StreamUpdate,
 };
 
 pub(super) struct Adversary {
@@ -75,8 +76,8 @@ impl Adversary {
     fn check_order(&mut self, effects: &[StreamEffect]) {
         for effect in effects {
             match effect {
-                StreamEffect::Clear => self.last = None,
-                StreamEffect::Apply { seq, .. } => {
+                StreamEffect::Update(StreamUpdate::Clear) => self.last = None,
+                StreamEffect::Update(StreamUpdate::Events { seq, .. }) => {
                     assert!(self.last.is_none_or(|last| last < *seq), "{effects:?}");
                     self.last = Some(*seq);
                 }

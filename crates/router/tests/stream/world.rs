@@ -7,7 +7,7 @@ use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, Rng, Tier};
 use headstart_router::stream::{
     Damage, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamEffect,
-    StreamStatus,
+    StreamStatus, StreamUpdate,
 };
 
 /// Settings of one seed.
@@ -255,8 +255,8 @@ impl World {
             match effect {
                 StreamEffect::Ask { replay, from } => self.asked = Some((replay, from)),
                 StreamEffect::Reconnect
-                | StreamEffect::Skipped { .. }
-                | StreamEffect::Status(_) => {}
+                | StreamEffect::Update(StreamUpdate::Skipped { .. })
+                | StreamEffect::Update(StreamUpdate::Status(_)) => {}
                 known => self.known.take(known),
             }
         }
@@ -350,7 +350,7 @@ impl World {
 impl Known {
     fn take(&mut self, effect: StreamEffect) {
         match effect {
-            StreamEffect::Apply { seq, events } => {
+            StreamEffect::Update(StreamUpdate::Events { seq, events }) => {
                 let life = events.iter().find_map(life_of).expect("a new block in each batch");
                 let last = self.last.replace((life, seq));
                 assert!(last.is_none_or(|(_, last)| last < seq), "{seq} after {last:?}");
@@ -360,14 +360,14 @@ impl Known {
                     forget(&mut self.last_doubted, event);
                 }
             }
-            StreamEffect::Clear => {
+            StreamEffect::Update(StreamUpdate::Clear) => {
                 *self = Self { restarts: self.restarts + 1, trusts: self.trusts, ..Self::default() }
             }
-            StreamEffect::Doubt { .. } => {
+            StreamEffect::Update(StreamUpdate::Doubt { .. }) => {
                 self.last_doubted.clone_from(&self.confirmed);
                 self.doubtful.append(&mut self.confirmed);
             }
-            StreamEffect::Trust => {
+            StreamEffect::Update(StreamUpdate::Trust) => {
                 self.trusts += 1;
                 for block in std::mem::take(&mut self.last_doubted) {
                     if self.doubtful.remove(&block) {

@@ -37,8 +37,10 @@ pub(super) enum StepAction {
     Compute(usize),
     /// It waits for a load.
     Wait,
-    /// It had to make room for others.
+    /// It had to make room for others, as the youngest: none stands behind it.
     Preempted,
+    /// It waits for another admission because its load is late. Those behind it run on.
+    SentBack,
 }
 
 impl Scheduler {
@@ -162,7 +164,7 @@ impl Scheduler {
         let unit_blocks = tiers.config().unit_blocks;
         let names = sequence.units(unit_blocks);
         let plan = tiers.plan(&names, device_tokens, sequence.tokens.len(), beside);
-        if let Some(fetch) = self.partly.begin(tiers, sequence, &names, (&plan, beside)) {
+        if let Some(fetch) = self.partly.begin(tiers, sequence, &names, &plan, beside) {
             return fetch;
         }
         if plan.is_empty() {
@@ -171,13 +173,12 @@ impl Scheduler {
         let is_plain = plan.from * tiers.unit_tokens() <= device_tokens;
         let mut fetch = |number| tiers.fetch(&sequence.unit(number, unit_blocks), now);
         let units = plan.from..plan.to;
-        let claims = match is_plain {
-            true => units.map(&mut fetch).collect(),
+        let claims = if is_plain {
+            units.map(&mut fetch).collect()
+        } else {
             // The front is computed meanwhile: the end is asked for first.
-            false => {
-                let claims: Vec<Option<Claim>> = units.rev().map(&mut fetch).collect();
-                claims.into_iter().rev().collect()
-            }
+            let claims: Vec<Option<Claim>> = units.rev().map(&mut fetch).collect();
+            claims.into_iter().rev().collect()
         };
         Fetch::Units { next: plan.from, claims, deadline: tiers.deadline(&plan, now) }
     }

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use headstart_cache::Tiers;
 use headstart_cache::tiers::{PARTS_FROM, PartlyQuestion, Plan};
 use headstart_core::cost::Work;
-use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
+use headstart_core::{BlockHash, BlockHasher, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
 use headstart_selective::Guard;
 
 use super::fetch::StepAction;
 use super::{Scheduler, entry};
 use crate::batch::Entry;
-use crate::sequence::{Fetch, NewSequence, Output, Sequence};
+use crate::sequence::{Fetch, Output, Sequence, Submission};
 
 /// Weight of the newest in the share of bytes that is expected to be loaded.
 const NEWEST: f64 = 0.2;
@@ -39,6 +39,17 @@ pub struct PartlyWhen {
     pub most_at_once: usize,
     /// Share of the bytes that is expected to come from the disk, until that was seen.
     pub share: f64,
+}
+
+/// A prompt that was loaded in part, as one whose prefix is loaded as a whole, to compare the two.
+#[derive(Clone, Debug)]
+pub struct FullComputation {
+    /// The prompt; it ends with its first token.
+    pub new: Submission,
+    /// Names its blocks.
+    pub hasher: Arc<BlockHasher>,
+    /// Its stored units from the first on.
+    pub units: Vec<BlockHash>,
 }
 
 /// A prompt for the engine to take over: the parts of its prefix, and all behind it.
@@ -102,7 +113,8 @@ impl PartlyLoads {
         tiers: &mut Tiers,
         sequence: &Sequence,
         names: &[BlockHash],
-        (plan, beside): (&Plan, Work),
+        plan: &Plan,
+        beside: Work,
     ) -> Option<Fetch> {
         // One that was told tokens as exact stays so; and none is taken over again.
         let is_exact = sequence.new.is_exact || sequence.was_started();
@@ -158,14 +170,9 @@ impl Scheduler {
     }
 
     /// A prompt that was taken over, as another one, called `id`, whose prefix is loaded as a whole
-    /// and that ends with its first token; and its stored units from the first on.
+    /// and that ends with its first token.
     #[must_use]
-    pub fn in_full(
-        &self,
-        seq: SeqId,
-        place: u64,
-        id: SeqId,
-    ) -> Option<(NewSequence, Vec<BlockHash>)> {
+    pub fn in_full(&self, seq: SeqId, place: u64, id: SeqId) -> Option<FullComputation> {
         let sequence = &self.running[self.partly_index(seq, place)?];
         let Fetch::Partly { to, .. } = sequence.fetch else {
             return None;
@@ -173,14 +180,14 @@ impl Scheduler {
         let unit_blocks = self.tiers.as_ref()?.config().unit_blocks;
         let mut units = sequence.units(unit_blocks);
         units.truncate(to);
-        let new = NewSequence {
+        let new = Submission {
             id,
             prompt: sequence.tokens.clone(),
             max_tokens: 1,
             is_exact: true,
             ..sequence.new.clone()
         };
-        Some((new, units))
+        Some(FullComputation { new, hasher: sequence.hasher.clone(), units })
     }
 
     /// Prompts that were to be taken over since the last call.
@@ -285,7 +292,7 @@ impl Scheduler {
         if deadline.is_some_and(|deadline| now >= deadline) {
             self.running[index].is_late = true;
             self.send_back(index, now);
-            return StepAction::Preempted;
+            return StepAction::SentBack;
         }
         let most = self.partly.when.as_ref();
         let most = most.map_or(0, |(when, _)| when.most_at_once);

@@ -18,11 +18,10 @@ use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
 use headstart_core::transfer::{BlockMover, DevicePart, Transfer};
 use headstart_core::{
-    Access, BlockHash, BlockHasher, BlockId, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
+    BlockHash, BlockHasher, BlockId, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Copies, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
-    Submit,
+    Batch, Copies, Executor, Output, QueueOrder, Scheduler, SchedulerConfig, Submission, Submit,
 };
 
 const BLOCK_SIZE: usize = 4;
@@ -130,16 +129,19 @@ struct Engine {
     hasher: Arc<BlockHasher>,
 }
 
+fn config(order: QueueOrder) -> SchedulerConfig {
+    SchedulerConfig {
+        max_batched_tokens: 10,
+        max_sequences: 4,
+        max_waiting: 6,
+        max_context: 64,
+        block_size: BLOCK_SIZE,
+        order,
+    }
+}
+
 impl Engine {
     fn new(capacity: usize, order: QueueOrder) -> Self {
-        let config = SchedulerConfig {
-            max_batched_tokens: 10,
-            max_sequences: 4,
-            max_waiting: 6,
-            max_context: 64,
-            block_size: BLOCK_SIZE,
-            order,
-        };
         let identity = BlockIdentity {
             model: "digest",
             weights_revision: "1",
@@ -151,7 +153,7 @@ impl Engine {
         };
         let cache = PrefixCache::new(capacity, Box::new(Lru::new(capacity)));
         Self {
-            scheduler: Scheduler::new(config, cache),
+            scheduler: Scheduler::new(config(order), cache),
             executor: Digests(vec![[0; BLOCK_SIZE]; capacity]),
             mover: None,
             parts: None,
@@ -185,18 +187,8 @@ impl Engine {
 
     fn submit(&mut self, id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submit {
         let id = SeqId(id);
-        let new = NewSequence {
-            id,
-            prompt: prompt.clone(),
-            max_tokens,
-            stop_tokens: Arc::new([]),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
-            access: Access::default(),
-        };
-        let outcome = self.scheduler.submit(new, self.now);
+        let new = Submission::greedy(id, prompt.clone(), max_tokens);
+        let outcome = self.scheduler.submit(new, self.hasher.clone(), self.now);
         if outcome == Submit::Queued {
             self.prompts.insert(id, (prompt, max_tokens));
         }
@@ -303,9 +295,10 @@ impl Engine {
         let longest = self.scheduler.context() - prompt.len();
         let num_tokens = max_tokens.min(longest);
         let is_marked = |parts: &mut partly::Parts| parts.marked.remove(&seq);
-        match self.parts.as_mut().is_some_and(is_marked) {
-            true => assert_eq!(answer.len(), num_tokens),
-            false => assert_eq!(*answer, expected(&prompt, num_tokens)),
+        if self.parts.as_mut().is_some_and(is_marked) {
+            assert_eq!(answer.len(), num_tokens);
+        } else {
+            assert_eq!(*answer, expected(&prompt, num_tokens));
         }
     }
 }
@@ -429,6 +422,13 @@ fn limits_are_outcomes() {
         engine.step();
     }
     assert!(engine.scheduler.is_idle());
+}
+
+#[test]
+#[should_panic(expected = "a context holds a token")]
+fn a_context_of_no_tokens_is_refused() {
+    let config = SchedulerConfig { max_context: 0, ..config(QueueOrder::FirstCome) };
+    let _ = Scheduler::new(config, PrefixCache::new(4, Box::new(Lru::new(4))));
 }
 
 #[test]

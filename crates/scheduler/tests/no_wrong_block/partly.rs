@@ -6,10 +6,13 @@
 //! not loaded in part.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use headstart_core::transfer::Transfer;
-use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_scheduler::{PartlyDone, PartlyLoadedPrompt, PartlyWhen, QueueOrder, Scheduler};
+use headstart_core::transfer::{FoundUnit, Transfer, TransferReport};
+use headstart_core::{BlockHash, Nanos, Rng, SeqId, TenantTag, Tier, TokenId};
+use headstart_scheduler::{
+    Executor, PartlyDone, PartlyLoadedPrompt, PartlyWhen, QueueOrder, Scheduler,
+};
 use headstart_selective::{Guard, GuardOptions};
 
 use crate::mover::Mover;
@@ -85,9 +88,10 @@ impl Parts {
         for partly in std::mem::take(&mut self.under_way) {
             let (seq, place) = (partly.entry.seq, partly.place);
             if !scheduler.is_partly(seq, place) {
-                match scheduler.is_late_partly(seq) {
-                    true => self.seen.late += 1,
-                    false => self.seen.left += 1,
+                if scheduler.is_late_partly(seq) {
+                    self.seen.late += 1;
+                } else {
+                    self.seen.left += 1;
                 }
                 continue;
             }
@@ -156,14 +160,12 @@ impl Parts {
             digest = extend(digest, token);
             *executor.slot(&partly.entry.blocks, position) = digest;
         }
-        match is_exact {
-            true => self.seen.exact += 1,
-            false => self.seen.marked += 1,
+        if is_exact {
+            self.seen.exact += 1;
+        } else {
+            self.seen.marked += 1;
         }
-        let pruned = match is_exact {
-            true => 0,
-            false => 1 + self.rng.below(stored.len()) as u32,
-        };
+        let pruned = if is_exact { 0 } else { 1 + self.rng.below(stored.len()) as u32 };
         PartlyDone {
             pruned: [pruned].into(),
             loaded_bytes: 1,
@@ -241,4 +243,30 @@ fn a_prompt_by_the_id_of_another_is_not_taken_for_it() {
         replaced += parts.seen.replaced;
     }
     assert!(replaced > 100, "{replaced}");
+}
+
+/// Sends the older of two sequences back because its parts are late. It then waits for a whole
+/// load, so an empty step would leave the younger one without a token.
+#[test]
+fn a_late_load_costs_the_sequences_behind_it_no_step() {
+    let mut engine = Engine::new(30, QueueOrder::FirstCome).with_tiers(0).with_parts(0);
+    let prompt: Vec<TokenId> = (0..10).collect();
+    // Its first two blocks are a unit.
+    let name = engine.hasher.chain(&prompt)[1];
+    let units = vec![FoundUnit { name, parent: None, tenant: TenantTag::default() }];
+    engine.scheduler.moved(TransferReport::Found { tier: Tier::Disk, units }, Nanos(0));
+    engine.submit(0, prompt, 4);
+    engine.submit(1, vec![1, 2, 3], 9);
+    // The longest patience of a partial load is ten minutes.
+    for seconds in [0, 1, 599, 601, 602] {
+        let now = Nanos(0) + Duration::from_secs(seconds);
+        let batch = engine.scheduler.schedule(now);
+        let sequences: Vec<SeqId> = batch.entries.iter().map(|entry| entry.seq).collect();
+        assert_eq!(sequences, [SeqId(1)], "after {seconds} s");
+        assert_eq!(engine.scheduler.is_late_partly(SeqId(0)), seconds > 600, "after {seconds} s");
+        let sampled = engine.executor.execute(&batch, None);
+        engine.scheduler.complete(&batch, &sampled, now);
+        engine.scheduler.check();
+    }
+    assert_eq!(engine.scheduler.take_partly().len(), 1, "begun once");
 }

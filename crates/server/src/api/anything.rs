@@ -13,6 +13,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use headstart_router::RouteRequest;
 use http::{HeaderMap, Method, StatusCode, header, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,13 +60,10 @@ async fn pass_parts(
         model: model.as_deref(),
         pinned: holder.map(|pin| pin.replica),
         // Only requests with a prompt have a salt, an objective, tokens and text.
-        salt: None,
-        session: session.and_then(|value| value.to_str().ok()),
-        slo_ttft: None,
-        tokens: None,
-        media: &[],
-        text: None,
-        messages: &[],
+        route: RouteRequest {
+            session: session.and_then(|value| value.to_str().ok()),
+            ..RouteRequest::default()
+        },
         timeline: &timeline,
     };
     let proxied = gateway.pass_on(&passing).await?;
@@ -78,7 +76,7 @@ async fn pass_parts(
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let errors = head.extensions.get().cloned();
     let length = proxied.head.headers.get(header::CONTENT_LENGTH).cloned();
-    let mut response = respond::plain(gateway, (&closer, errors), proxied);
+    let mut response = respond::plain(gateway, &closer, errors, proxied);
     // The length of what GET would answer, not of this empty body.
     if let Some(length) = length.filter(|_| head.method == Method::HEAD) {
         response.headers_mut().insert(header::CONTENT_LENGTH, length);

@@ -6,21 +6,23 @@ mod tokens;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use headstart_core::block::Namespace;
 use headstart_index_sync::clock::unix_seconds;
 use headstart_index_sync::random_key;
+use headstart_router::RouteRequest;
 use http::StatusCode;
 use serde_json::json;
 
 pub(super) use self::tokens::plain_tokens;
 
-use self::run::{GenerationRun, ReplyFormat, RunPrompt};
+use self::run::{AcceptedRun, GenerationRun, ReplyFormat, RunPrompt};
 use self::tokens::{UntokenizedPrompt, read};
 use super::CompletionCall;
 use crate::anthropic::{MessageShape, MessagesRequest};
-use crate::gateway::{Ask, EmbeddedReplicas, Fleet, HttpGateway, unknown_model};
+use crate::gateway::{EmbeddedReplicas, Fleet, GenerationObservers, HttpGateway, unknown_model};
 use crate::openai::response::{ApiKind, Envelope};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation};
-use crate::prediction::Scope;
+use crate::prediction::{Forecast, Scope};
 use crate::prompt_tokens::TokenizedPrompt;
 use crate::responses::request::unknown_response;
 use crate::responses::response::Keeping;
@@ -45,19 +47,25 @@ pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response
     call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
-    let ask = Ask {
-        generation: &generation,
+    // Checked before the request takes a place, so that a bad one never reaches a replica.
+    let mut submission = gateway.submission(embedded, &generation, tokens).map_err(renamed)?;
+    submission.is_exact |= is_exact;
+    submission.access.session = forecast.as_ref().map(Forecast::conversation);
+    submission.access.p_continue = forecast.as_ref().and_then(Forecast::p_continue);
+    let salt = generation.cache_salt.as_deref();
+    let route = RouteRequest {
+        tokens: Some(&submission.prompt),
+        namespace: Namespace { salt, ..Namespace::default() },
         session,
         slo_ttft,
-        is_exact,
-        prompt: &tokens,
-        forecast: forecast.as_ref(),
-        timeline: &call.timeline,
+        ..RouteRequest::default()
     };
-    let accepted = gateway.generate(embedded, &ask).await;
+    let observers = GenerationObservers { forecast: forecast.as_ref(), timeline: &call.timeline };
+    let accepted = gateway.generate(embedded, &submission, route, observers).await;
     let accepted = accepted.map_err(renamed)?;
-    let prompt = RunPrompt { tokens: tokens.len(), sketch, forecast };
-    let run = GenerationRun::start(&call, embedded, &generation, (prompt, reply), accepted);
+    let prompt = RunPrompt { tokens: submission.prompt.len(), sketch, forecast };
+    let run = AcceptedRun { prompt, reply, accepted };
+    let run = GenerationRun::start(&call, embedded, &generation, run);
     if generation.stream { Ok(run.stream(&call)) } else { run.collect().await }
 }
 

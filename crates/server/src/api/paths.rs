@@ -11,6 +11,10 @@ use crate::openai::ApiError;
 /// Longest path with its query that is passed on, bytes.
 const PATH_BYTES: usize = 16 << 10;
 
+/// Times that a path may be encoded over itself: engines and the proxies before them decode it once
+/// each. Each time costs a pass over the path.
+const ENCODINGS: usize = 4;
+
 /// Parts of paths that administer an engine.
 pub(super) const ADMIN: [&str; 37] = [
     "abort_request",
@@ -104,7 +108,7 @@ pub(super) fn place(
     check_length(target)?;
     let path = target.split('?').next().unwrap_or_default();
     // Engines decode a path before they route it, so an encoded name must not pass the list.
-    let plain = decoded(path);
+    let plain = decoded(path)?;
     let mut parts = plain.split(['/', '\\']).filter(|part| !part.is_empty());
     // `/v1/../sleep` begins with `v1` and is an administrative path.
     let is_climbing = |part: &str| part == "." || part == "..";
@@ -169,16 +173,21 @@ fn is_for_all(path: &str) -> bool {
 }
 
 /// The path as engines read it: with `%61` as `a`, until nothing changes.
-fn decoded(path: &str) -> String {
+///
+/// # Errors
+/// 400 for a path that is encoded too many times: whether it is administrative is not known.
+fn decoded(path: &str) -> Result<String, ApiError> {
     let mut bytes = path.as_bytes().to_vec();
-    // A pass that changes anything shortens the path, so the loop ends.
-    loop {
+    // The last pass only shows that nothing changes any more.
+    for _ in 0..=ENCODINGS {
         let next = decoded_once(&bytes);
         if next == bytes {
-            return String::from_utf8_lossy(&bytes).into_owned();
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
         }
         bytes = next;
     }
+    let message = format!("the path is percent-encoded more than {ENCODINGS} times over itself");
+    Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message))
 }
 
 fn decoded_once(bytes: &[u8]) -> Vec<u8> {
@@ -269,6 +278,28 @@ mod tests {
         }
         let long = format!("/{}", "x".repeat(PATH_BYTES));
         assert_eq!(status(&long, true), Err(414));
+    }
+
+    #[test]
+    fn a_path_is_decoded_a_few_times_and_refused_beyond_them() {
+        let nested = |times: usize| format!("/%{}73leep", "25".repeat(times - 1));
+        for times in 1..=ENCODINGS {
+            assert_eq!(status(&nested(times), false), Err(403), "{times}");
+            assert_eq!(status(&nested(times), true), Ok(RequestDestination::All), "{times}");
+        }
+        // Refused also below `/v1/`, which may turn out to be `/v1/../sleep`, and where
+        // administrative paths are allowed: the number of engines to ask is not known. The last one
+        // is about as deep as a path can be.
+        for times in [ENCODINGS + 1, PATH_BYTES / 2 - 10] {
+            for allows_admin in [false, true] {
+                assert_eq!(status(&nested(times), allows_admin), Err(400), "{times}");
+                let open = format!("/v1{}", nested(times));
+                assert_eq!(status(&open, allows_admin), Err(400), "{times}");
+            }
+        }
+        // Many names that are encoded once take one pass.
+        let wide = format!("/{}", "%61".repeat(5000));
+        assert_eq!(status(&wide, false), Ok(RequestDestination::One));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
+use headstart_core::block::Namespace;
 use headstart_prompt::NoExactTokens;
+use headstart_router::RouteRequest;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prometheus::IntCounterVec;
 
@@ -19,7 +21,7 @@ use crate::gateway::{
     Comparison, HttpGateway, KnownPrompt, Lack, Passing, Pin, ProxyAnswer, Reservation, ToRender,
     UsageGap,
 };
-use crate::insight::AnswerFacts;
+use crate::insight::{AnswerFacts, CountedPrompt};
 use crate::openai::ApiError;
 use crate::openai::response::ApiKind;
 use crate::prompt_tokens::TokenizedPrompt;
@@ -50,13 +52,16 @@ pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response
         },
         model: Some(&model),
         pinned: pin.as_ref().map(|pin| pin.replica),
-        salt: salt.as_deref(),
-        session,
-        slo_ttft: call.slo_ttft()?,
-        tokens: known.tokens.as_deref(),
-        media: &known.media,
-        text: known.text.as_deref(),
-        messages: &messages,
+        route: RouteRequest {
+            tokens: known.tokens.as_deref(),
+            media: &known.media,
+            text: known.text.as_deref(),
+            messages: &messages,
+            namespace: Namespace { salt: salt.as_deref(), ..Namespace::default() },
+            session,
+            slo_ttft: call.slo_ttft()?,
+            ..RouteRequest::default()
+        },
         timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
@@ -224,11 +229,13 @@ impl ForwardedRequest {
         match (self.known.exact(), &self.gateway.observers.insight) {
             (None, Some(insight)) => {
                 // An explanation needs the length of the prompt, which only the engine knows here.
-                let counts = usage.prompt_tokens.map(|all| (all, usage.cached_tokens));
-                if let Some(counts) = counts {
+                if let Some(prompt_tokens) = usage.prompt_tokens {
+                    let counted =
+                        CountedPrompt { prompt_tokens, cached_tokens: usage.cached_tokens };
                     let salt = self.salt.as_deref();
                     let sketch = self.known.sketch.clone();
-                    insight.finish_unknown(reservation.replica(), counts, salt, &answered, sketch);
+                    let replica = reservation.replica();
+                    insight.finish_unknown(replica, counted, salt, &answered, sketch);
                 }
             }
             _ => reservation.explain(&answered, self.known.sketch.clone()),
@@ -285,9 +292,11 @@ const HOPS: u32 = 4;
 
 /// Notes in the headers that the request passed this gateway.
 pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
-    let before = headers.get(HOPS_HEADER).and_then(|value| value.to_str().ok());
-    // A client may send anything here. A value that is no number counts as no hop.
-    let hops = before.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0) + 1;
+    let number = |value: &HeaderValue| value.to_str().ok()?.parse::<u32>().ok();
+    // Gateways write small numbers. A value that cannot be read counts as too many hops: as none,
+    // it would reset the count in a loop through a proxy that spoils it.
+    let before = headers.get(HOPS_HEADER).map(|value| number(value).unwrap_or(u32::MAX));
+    let hops = before.unwrap_or(0).saturating_add(1);
     if hops > HOPS {
         let message = "the request passed too many gateways; does one name itself as upstream?";
         return Err(ApiError::new(StatusCode::LOOP_DETECTED, "loop_detected", message));
@@ -310,4 +319,27 @@ fn note_first_bytes(call: &CompletionCall, model: &str, proxied: &ProxyAnswer) -
         return Some(waited);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hops_are_counted_and_no_value_resets_the_count() {
+        let check = |before: Option<&[u8]>, after: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(before) = before {
+                headers.insert(HOPS_HEADER, HeaderValue::from_bytes(before).expect("a value"));
+            }
+            let told = count_hop(&mut headers).ok().map(|()| headers[HOPS_HEADER].to_str());
+            assert_eq!(told.map(|text| text.expect("a number")), after, "{before:?}");
+        };
+        check(None, Some("1"));
+        check(Some(b"0"), Some("1"));
+        check(Some(b"3"), Some("4"));
+        for many in [&b"4"[..], b"4294967295", b"4294967296", b"-1", b"", b"1, 1", b"x", b"\xff"] {
+            check(Some(many), None);
+        }
+    }
 }

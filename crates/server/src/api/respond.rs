@@ -38,12 +38,11 @@ pub(super) fn respond(
     }
     let cached = cached_tokens(&proxied.head.headers, whole);
     let mut response = if is_stream {
-        let ends = (&call.closer, call.errors.clone());
-        stream(&call.gateway, ends, proxied, Some((sent, cached)))
+        let errors = call.errors.clone();
+        stream(&call.gateway, &call.closer, errors, proxied, Some((sent, cached)))
     } else {
         if is_success {
-            let usage = EngineUsage { cached_tokens: cached, ..whole };
-            sent.note(usage, &proxied.reservation);
+            sent.note(whole.with_cached(cached), &proxied.reservation);
         }
         whole_answer(proxied)
     };
@@ -56,11 +55,12 @@ pub(super) fn respond(
 /// The answer to any other request, as it is.
 pub(super) fn plain(
     gateway: &Arc<HttpGateway>,
-    ends: (&Closer, Option<ErrorCounter>),
+    closer: &Closer,
+    errors: Option<ErrorCounter>,
     proxied: ProxyAnswer,
 ) -> Response {
     if is_event_stream(&proxied.head.headers) {
-        stream(gateway, ends, proxied, None)
+        stream(gateway, closer, errors, proxied, None)
     } else {
         whole_answer(proxied)
     }
@@ -74,11 +74,11 @@ fn whole_answer(proxied: ProxyAnswer) -> Response {
     response
 }
 
-/// `ends`: the connection, and the count of errors. `counted`: what is to be told of the usage, and
-/// the cached tokens that the head says.
+/// `counted`: what is to be told of the usage, and the cached tokens that the head says.
 fn stream(
     gateway: &Arc<HttpGateway>,
-    (closer, errors): (&Closer, Option<ErrorCounter>),
+    closer: &Closer,
+    errors: Option<ErrorCounter>,
     proxied: ProxyAnswer,
     counted: Option<(ForwardedRequest, Option<usize>)>,
 ) -> Response {
@@ -110,7 +110,9 @@ fn passed_head(engine: &HeaderMap, reservation: &Reservation) -> HeaderMap {
 /// Cached tokens as reported by the engine, in a header or in the usage of a whole answer.
 fn cached_tokens(headers: &HeaderMap, usage: EngineUsage) -> Option<usize> {
     let told = headers.get(CACHED_HEADER).and_then(|value| value.to_str().ok());
-    told.and_then(|text| text.parse().ok()).or(usage.cached_tokens)
+    // As in the usage, a number beyond 32 bits is no count of tokens.
+    let told = told.and_then(|text| text.parse::<u32>().ok()).map(|count| count as usize);
+    told.or(usage.cached_tokens)
 }
 
 /// End of a stream that the client read to its end.
@@ -155,8 +157,8 @@ impl Copying {
         }
         if let (Some((sent, in_head)), true) = (counted, is_success) {
             let usage = self.scan.found();
-            let usage = EngineUsage { cached_tokens: usage.cached_tokens.or(in_head), ..usage };
-            sent.note(usage, &reservation);
+            let cached = usage.cached_tokens.or(in_head);
+            sent.note(usage.with_cached(cached), &reservation);
         }
     }
 

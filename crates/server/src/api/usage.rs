@@ -84,12 +84,21 @@ impl EngineUsage {
             },
             (None, None) => Self::of_messages(usage),
         };
-        // An engine that found more than there was says nothing that can be counted.
-        let is_possible = |part: &usize| found.prompt_tokens.is_none_or(|all| *part <= all);
+        found.possible()
+    }
+
+    /// The same with the cached tokens that a header says, or none.
+    pub(super) fn with_cached(self, cached_tokens: Option<usize>) -> Self {
+        Self { cached_tokens, ..self }.possible()
+    }
+
+    /// An engine that found more than there was says nothing that can be counted.
+    fn possible(self) -> Self {
+        let is_possible = |part: &usize| self.prompt_tokens.is_none_or(|all| *part <= all);
         Self {
-            cached_tokens: found.cached_tokens.filter(is_possible),
-            created_tokens: found.created_tokens.filter(is_possible),
-            ..found
+            cached_tokens: self.cached_tokens.filter(is_possible),
+            created_tokens: self.created_tokens.filter(is_possible),
+            ..self
         }
     }
 
@@ -122,8 +131,10 @@ impl EngineUsage {
     }
 }
 
+/// A count of tokens, if it is one. No prompt has as many as 32 bits can count, and sums of larger
+/// numbers would overflow.
 fn count(value: &Value) -> Option<usize> {
-    value.as_u64().and_then(|count| usize::try_from(count).ok())
+    value.as_u64().and_then(|count| u32::try_from(count).ok()).map(|count| count as usize)
 }
 
 /// Whether a line has a usage that is an object: many events say that it is null.
@@ -315,5 +326,18 @@ mod tests {
         };
         check(&found("2"), Some(3), Some(2));
         check(&found("4"), Some(3), None);
+        check(&found("18446744073709551615"), Some(3), None);
+        let huge = r#"{"usage": {"prompt_tokens": 4294967296, "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": 4294967297}}}"#;
+        check(huge, None, None);
+    }
+
+    #[test]
+    fn a_header_says_no_more_cached_tokens_than_the_prompt_has() {
+        let body = r#"{"usage": {"prompt_tokens": 3}}"#;
+        let (usage, _) = EngineUsage::of_answer(body.as_bytes());
+        for (told, kept) in [(Some(3), Some(3)), (Some(4), None), (None, None)] {
+            assert_eq!(usage.with_cached(told).cached_tokens, kept);
+        }
     }
 }

@@ -1,15 +1,12 @@
 //! Placing a request on a replica of this process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use headstart_core::block::Namespace;
-use headstart_core::{EngineModel, ReplicaId, SeqId, TokenId};
-use headstart_engine::engine::StopTokens;
+use headstart_core::{Access, EngineModel, ReplicaId, SeqId, TokenId};
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
+use headstart_router::RouteRequest;
 use tokio::sync::mpsc;
 
-use super::reservation::Placing;
 use super::{EmbeddedReplicas, HttpGateway, REFUSALS, Reservation};
 use crate::metrics::PromptSources;
 use crate::openai::error::PromptLength;
@@ -22,39 +19,13 @@ use crate::spans::{Mark, RequestTimeline};
 const CHAT: u16 = 1;
 const COMPLETION: u16 = 2;
 
-/// A request to generate.
+/// Beside a submission and its routing: what follows its way.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
-    /// Its parameters.
-    pub generation: &'a Generation,
-    /// The key of `session` routing.
-    pub session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    pub slo_ttft: Option<Duration>,
-    /// Whether its stored prefix must not be loaded in part.
-    pub is_exact: bool,
-    /// The prompt, at least one token.
-    pub prompt: &'a [TokenId],
+pub struct GenerationObservers<'a> {
     /// Prediction of whether its conversation continues, if there is a predictor.
     pub forecast: Option<&'a Forecast>,
     /// When what happened to it.
     pub timeline: &'a RequestTimeline,
-}
-
-impl<'a> Ask<'a> {
-    /// Returns the inputs of the routing decision.
-    fn placing(&self) -> Placing<'a> {
-        let salt = self.generation.cache_salt.as_deref();
-        Placing {
-            tokens: Some(self.prompt),
-            media: &[],
-            text: None,
-            messages: &[],
-            namespace: Namespace { salt, ..Namespace::default() },
-            session: self.session,
-            slo_ttft: self.slo_ttft,
-        }
-    }
 }
 
 /// A request that has its first token.
@@ -101,24 +72,23 @@ impl ReplicaRefusal {
 }
 
 impl HttpGateway {
-    /// Generates from a prompt, up to the first token.
+    /// Generates an answer, up to the first token. `route` is of the submission's prompt.
     ///
     /// # Errors
-    /// When the prompt does not fit, all queues are full, or no replica is left.
+    /// When all queues are full, or no replica is left.
     pub async fn generate(
         self: &Arc<Self>,
         embedded: &EmbeddedReplicas,
-        ask: &Ask<'_>,
+        submission: &Submission,
+        route: RouteRequest<'_>,
+        observers: GenerationObservers<'_>,
     ) -> Result<PrefilledRequest, ApiError> {
-        let Ask { generation, prompt, forecast, timeline, .. } = *ask;
-        let placing = ask.placing();
-        // Checked before the request takes a place, so that a bad one never reaches a replica.
-        let max_tokens = max_tokens(embedded, generation, prompt.len())?;
+        let GenerationObservers { forecast, timeline } = observers;
         let mut excluded: Vec<ReplicaId> = Vec::new();
         let mut last = ReplicaRefusal::Gone;
         // An engine that panicked counts too: the request may be what it panicked at.
         for _ in 0..REFUSALS {
-            let placed = self.place(placing, &excluded);
+            let placed = self.place(route, &excluded);
             // No other replica is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
                 break;
@@ -127,9 +97,9 @@ impl HttpGateway {
                 self.note_retry(decision.replica);
             }
             let replica = &embedded.replicas[decision.replica.0 as usize];
-            let submission = self.submission(embedded, ask, max_tokens);
-            let seq = submission.id;
-            let events = replica.submit(submission);
+            // Each attempt has an id of its own: a prediction may still name the one before.
+            let seq = SeqId(self.next_id());
+            let events = replica.submit(Submission { id: seq, ..submission.clone() });
             // Before the wait for the first token: a prediction that comes meanwhile goes to this
             // replica.
             if let Some(forecast) = forecast {
@@ -163,16 +133,19 @@ impl HttpGateway {
             // The second attempt must meet another replica: this one is full or has just panicked.
             excluded.push(decision.replica);
         }
-        Err(last.error(prompt.len()))
+        Err(last.error(submission.prompt.len()))
     }
 
-    fn submission(
+    /// The submission of a request with this prompt.
+    ///
+    /// # Errors
+    /// When prompt and answer do not fit the context.
+    pub fn submission(
         &self,
         embedded: &EmbeddedReplicas,
-        ask: &Ask<'_>,
-        max_tokens: usize,
-    ) -> Submission {
-        let generation = ask.generation;
+        generation: &Generation,
+        prompt: Vec<TokenId>,
+    ) -> Result<Submission, ApiError> {
         let defaults = &embedded.defaults.sampling;
         let id = self.next_id();
         let sampling = Sampling {
@@ -183,23 +156,28 @@ impl HttpGateway {
             // before.
             seed: generation.seed.unwrap_or(id ^ self.run_id),
         };
-        Submission {
+        Ok(Submission {
             id: SeqId(id),
-            prompt: ask.prompt.to_vec(),
-            max_tokens,
+            max_tokens: max_tokens(embedded, generation, prompt.len())?,
+            prompt,
             sampling,
-            stop_at_end: if generation.ignore_eos { StopTokens::Ignore } else { StopTokens::Obey },
-            // Who wants no answer wants the prompt made ready: all of it.
-            is_exact: ask.is_exact || generation.max_tokens == Some(0),
-            salt: generation.cache_salt.as_deref().map(Into::into),
-            request_type: match generation.turn {
-                0 => COMPLETION,
-                _ => CHAT,
+            stop_tokens: if generation.ignore_eos {
+                Arc::default()
+            } else {
+                embedded.model.generation.stop_tokens.clone()
             },
-            turn: generation.turn,
-            session: ask.forecast.map(Forecast::conversation),
-            p_continue: ask.forecast.and_then(Forecast::p_continue),
-        }
+            // Who wants no answer wants the prompt made ready: all of it.
+            is_exact: generation.max_tokens == Some(0),
+            salt: generation.cache_salt.as_deref().map(Into::into),
+            access: Access {
+                request_type: match generation.turn {
+                    0 => COMPLETION,
+                    _ => CHAT,
+                },
+                turn: generation.turn,
+                ..Access::default()
+            },
+        })
     }
 }
 

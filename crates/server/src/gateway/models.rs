@@ -21,7 +21,40 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// When all engines were last asked; one request at a time holds it and asks, and others wait for
 /// the answer.
 #[derive(Debug, Default)]
-pub(super) struct ModelLists(Mutex<Option<Instant>>);
+pub(super) struct ModelLists(Mutex<ListTimes>);
+
+/// Times of the last questions to all engines.
+#[derive(Debug, Default)]
+struct ListTimes {
+    /// Start of the last question, which may have been cancelled with its client's connection.
+    asked: Option<Instant>,
+    /// Start of the last question that all engines have answered or left unanswered.
+    read: Option<Instant>,
+}
+
+impl ModelLists {
+    /// Asks by `ask`, unless another request begins and ends a question after this call.
+    async fn refresh(&self, ask: impl Future<Output = ()>) {
+        // Before the lock: an answer that another request got while this one waited is newer than
+        // this request.
+        let begin = Instant::now();
+        let mut last = self.0.lock().await;
+        if last.read.is_some_and(|at| at >= begin) {
+            return;
+        }
+        // The wait is inside the lock, so that all requests that come meanwhile share one question.
+        if let Some(at) = last.asked {
+            tokio::time::sleep_until(at + PAUSE).await;
+        }
+        // Taken before the question, because a change after this moment may be missing in the
+        // answers.
+        let asked = Instant::now();
+        last.asked = Some(asked);
+        ask.await;
+        // After it, because a question that is cancelled reads no list.
+        last.read = Some(asked);
+    }
+}
 
 impl HttpGateway {
     /// Returns the upstreams that do not serve `model`; none where no model is named.
@@ -54,21 +87,7 @@ impl HttpGateway {
 
     /// Asks all engines for their models, unless another request does so after this call.
     pub async fn ask_models(&self) {
-        // Before the lock: an answer that another request got while this one waited is newer than
-        // this request.
-        let begin = Instant::now();
-        let mut last = self.model_lists.0.lock().await;
-        match *last {
-            Some(at) if at >= begin => return,
-            // The wait is inside the lock, so that all requests that come meanwhile share one
-            // question.
-            Some(at) => tokio::time::sleep_until(at + PAUSE).await,
-            None => {}
-        }
-        // Set before the question, because a change after this moment may be missing in the
-        // answers.
-        *last = Some(Instant::now());
-        self.ask_all_models().await;
+        self.model_lists.refresh(self.ask_all_models()).await;
     }
 
     /// Asks all engines for their models.
@@ -99,4 +118,43 @@ pub fn unknown_model(model: &str, known: &[String]) -> ApiError {
     let message = format!("the model `{model}` is not served here; served: {}", known.join(", "));
     let error = ApiError::invalid("model", message);
     ApiError { status: StatusCode::NOT_FOUND, code: "model_not_found", ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancelled_question_spares_no_other_request_its_own() {
+        let lists = ModelLists::default();
+        let held = lists.0.lock().await;
+        let mut cancelled = Box::pin(lists.refresh(pending()));
+        let is_asked = Cell::new(false);
+        let mut waiting = Box::pin(lists.refresh(async { is_asked.set(true) }));
+        // Both have come before either asks.
+        assert!(futures::poll!(&mut cancelled).is_pending());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(held);
+        assert!(futures::poll!(&mut cancelled).is_pending());
+        // As when its client disconnects.
+        drop(cancelled);
+        waiting.await;
+        assert!(is_asked.get());
+    }
+
+    #[tokio::test]
+    async fn requests_that_come_before_a_question_share_it() {
+        let lists = ModelLists::default();
+        let held = lists.0.lock().await;
+        let mut first = Box::pin(lists.refresh(ready(())));
+        let mut second = Box::pin(lists.refresh(async { panic!("asked again") }));
+        assert!(futures::poll!(&mut first).is_pending());
+        assert!(futures::poll!(&mut second).is_pending());
+        drop(held);
+        first.await;
+        second.await;
+    }
 }

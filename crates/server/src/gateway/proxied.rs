@@ -20,15 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use headstart_core::block::{Medium, Namespace};
-use headstart_core::{ReplicaId, RouteKey, TokenId};
-use headstart_router::Health;
+use headstart_core::block::Namespace;
+use headstart_core::{ReplicaId, TokenId};
+use headstart_router::{Health, RouteRequest};
 use http::{HeaderMap, StatusCode, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::reservation::Placing;
 use super::{DEATHS, Fleet, HttpGateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
 use crate::spans::{Mark, RequestTimeline};
@@ -56,7 +55,8 @@ pub struct ProxyAnswer {
 }
 
 impl ProxyAnswer {
-    fn new(reservation: Reservation, (head, first, rest): AnswerStart) -> Self {
+    fn new(reservation: Reservation, start: AnswerStart) -> Self {
+        let (head, first, rest) = start;
         Self { reservation, head, first, rest }
     }
 }
@@ -69,20 +69,8 @@ pub struct Passing<'a> {
     pub model: Option<&'a str>,
     /// The replica that holds what the request refers to, where there is one.
     pub pinned: Option<ReplicaId>,
-    /// Tenant salt.
-    pub salt: Option<&'a str>,
-    /// Session key.
-    pub session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    pub slo_ttft: Option<Duration>,
-    /// The prompt's tokens, where they are known; else those in front of its first medium.
-    pub tokens: Option<&'a [TokenId]>,
-    /// The media in `tokens`.
-    pub media: &'a [Medium],
-    /// Numbers that stand for the prompt's text, where not all tokens are known.
-    pub text: Option<&'a [TokenId]>,
-    /// A key for each of its messages, from [`crate::message_keys`].
-    pub messages: &'a [RouteKey],
+    /// Inputs of the routing decision, without the adapter: that follows from the model.
+    pub route: RouteRequest<'a>,
     /// When what happened to it.
     pub timeline: &'a RequestTimeline,
 }
@@ -104,24 +92,21 @@ impl HttpGateway {
             let model = request.model;
             model.is_none_or(|model| !is_hopeless(upstreams, model, tokens))
         };
-        let placing = Placing {
-            tokens: request.tokens.filter(fits),
-            media: request.media,
-            text: request.text,
-            messages: request.messages,
-            // Only an adapter changes keys and values. A base model has one cache under all its
-            // served names.
-            namespace: Namespace { adapter: request.model.filter(is_adapter), salt: request.salt },
-            session: request.session,
-            slo_ttft: request.slo_ttft,
+        // Only an adapter changes keys and values. A base model has one cache under all its
+        // served names.
+        let adapter = request.model.filter(is_adapter);
+        let route = RouteRequest {
+            tokens: request.route.tokens.filter(fits),
+            namespace: Namespace { adapter, ..request.route.namespace },
+            ..request.route
         };
         // One deadline for all attempts: a client waits once, however often its request moves.
         let deadline = Instant::now() + self.limits.first_token_timeout;
         while !tries.are_over() {
             let pinned = self.pinned(request, &tries);
             let placed = match pinned {
-                Some(pinned) => self.place(placing, &all_but(upstreams, pinned)),
-                None => self.place(placing, &tries.excluded),
+                Some(pinned) => self.place(route, &all_but(upstreams, pinned)),
+                None => self.place(route, &tries.excluded),
             };
             let (decision, reservation) = match placed {
                 Ok(placed) => placed,

@@ -1,35 +1,14 @@
 //! A request's place with the router.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use headstart_core::block::{Medium, Namespace};
-use headstart_core::{ReplicaId, RouteKey, TokenId};
+use headstart_core::ReplicaId;
 use headstart_insight::text::Sketch;
 use headstart_router::ReservationId;
 
 use super::HttpGateway;
 use crate::insight::{AnswerFacts, InsightTicket};
 use crate::metrics::PromptSources;
-
-/// A request that wants a place.
-#[derive(Clone, Copy)]
-pub(super) struct Placing<'a> {
-    /// Its prompt, where that is tokenized.
-    pub(super) tokens: Option<&'a [TokenId]>,
-    /// The media in `tokens`.
-    pub(super) media: &'a [Medium],
-    /// Numbers that stand for its text, where not all tokens are known.
-    pub(super) text: Option<&'a [TokenId]>,
-    /// A key for each of its messages, where it has some.
-    pub(super) messages: &'a [RouteKey],
-    /// Adapter and tenant salt, which keep equal prompts apart.
-    pub(super) namespace: Namespace<'a>,
-    /// The key of `session` routing.
-    pub(super) session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    pub(super) slo_ttft: Option<Duration>,
-}
 
 /// A request's place with the router; given back when dropped.
 pub struct Reservation {

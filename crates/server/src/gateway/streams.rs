@@ -5,9 +5,9 @@ use std::sync::{MutexGuard, PoisonError};
 
 use headstart_core::{CacheEvent, ReplicaId};
 use headstart_index_sync::clock::unix_seconds;
-use headstart_kv_events::{StreamReporter, StreamUpdate};
+use headstart_kv_events::StreamReporter;
 use headstart_router::index::Update;
-use headstart_router::stream::{StreamReport, StreamStatus};
+use headstart_router::stream::{StreamReport, StreamStatus, StreamUpdate};
 
 use super::{Fleet, HttpGateway};
 
@@ -19,7 +19,7 @@ impl HttpGateway {
             self.metrics.replicas.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
         };
         match update {
-            StreamUpdate::Events(events) => {
+            StreamUpdate::Events { events, .. } => {
                 self.tell_index(replica, Update::Events(&events), events.len());
                 // After the index took the events, because the lag includes that time.
                 self.note_lag(replica, &name);

@@ -87,23 +87,20 @@ impl From<&Candidate> for CandidateRecord {
 
 /// The chosen one of the candidates and those of the highest scores, in their order.
 pub(super) fn foremost(chosen: ReplicaId, candidates: &[Candidate]) -> Vec<CandidateRecord> {
-    let mut scores: Vec<f64> = Vec::new();
+    let mut kept: Vec<&Candidate> = candidates.iter().collect();
     // Most fleets have fewer replicas, and then nothing needs sorting.
     if candidates.len() > CANDIDATES {
-        scores.extend(candidates.iter().map(|one| one.score));
-        scores.sort_by(|one, other| other.total_cmp(one));
+        let is_other = |one: &Candidate| one.replica != chosen;
+        // Stable: of many equal scores the first ones.
+        kept.sort_by(|one, other| {
+            let by_score = other.score.total_cmp(&one.score);
+            is_other(one).cmp(&is_other(other)).then(by_score)
+        });
+        kept.truncate(CANDIDATES);
+        let is_kept = |one: &&Candidate| kept.iter().any(|kept| kept.replica == one.replica);
+        kept = candidates.iter().filter(is_kept).collect();
     }
-    let least = scores.get(CANDIDATES - 1).copied();
-    let is_foremost =
-        |one: &&Candidate| one.replica == chosen || least.is_none_or(|least| one.score >= least);
-    let foremost = candidates.iter().filter(is_foremost);
-    // Of many equal scores the first ones.
-    let mut room = CANDIDATES;
-    let fits = |one: &&Candidate| {
-        room = room.saturating_sub(usize::from(one.replica != chosen));
-        one.replica == chosen || room > 0
-    };
-    foremost.filter(fits).map(Into::into).collect()
+    kept.into_iter().map(Into::into).collect()
 }
 
 /// The latest answered requests, and sums over all of them.
@@ -215,9 +212,26 @@ mod tests {
                 assert!(kept.is_sorted_by_key(|one| one.replica));
                 let worst = kept.iter().filter(|one| one.replica != chosen);
                 let worst = worst.map(|one| one.score).fold(f64::INFINITY, f64::min);
-                let better = all.iter().filter(|one| one.score > worst);
-                assert!(better.count() < CANDIDATES);
+                let is_kept =
+                    |one: &Candidate| kept.iter().any(|record| record.replica == one.replica.0);
+                let missed = all.iter().filter(|one| one.score > worst && !is_kept(one));
+                assert_eq!(missed.count(), 0, "{count} {scores} {chosen}");
             }
         }
+    }
+
+    #[test]
+    fn equal_scores_leave_room_for_higher_ones_behind_them() {
+        let candidate = |replica: u32| Candidate {
+            replica: ReplicaId(replica),
+            overlap_tokens: 0,
+            prefill_tokens: 0,
+            score: if replica < 8 { 5.0 } else { 9.0 },
+            ttft_s: 0.0,
+        };
+        let all: Vec<_> = (0..10).map(candidate).collect();
+        let kept = foremost(ReplicaId(9), &all);
+        let kept: Vec<u32> = kept.iter().map(|one| one.replica).collect();
+        assert_eq!(kept, [0, 1, 2, 3, 4, 5, 8, 9]);
     }
 }

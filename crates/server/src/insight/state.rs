@@ -87,7 +87,10 @@ impl InsightState {
                         self.attributor.abandon(&pending);
                     }
                 }
-                InsightOp::Unknown(unknown) => self.unknown(*unknown, told),
+                InsightOp::Unknown(unknown) => {
+                    let (record, sketch) = *unknown;
+                    self.unknown(record, sketch, told);
+                }
                 InsightOp::Changed(replica, end, now) => {
                     // Operations are in order, so that each begins where the one before it ended.
                     let changes = &batch.changes[done.changes..end];
@@ -172,7 +175,8 @@ impl InsightState {
     /// A request of which only lengths are known.
     fn unknown(
         &mut self,
-        (mut record, sketch): (RequestRecord, Option<Sketch>),
+        mut record: RequestRecord,
+        sketch: Option<Sketch>,
         told: &InsightSinks<'_>,
     ) {
         if let Some(cached) = record.cached_tokens {

@@ -31,7 +31,7 @@ pub struct ResponseShape {
     /// Store and context for the answer; `None` if the client does not want it kept.
     pub keeping: Option<Keeping>,
     /// Events and text streamed so far.
-    pub progress: Progress,
+    pub progress: ResponseProgress,
 }
 
 /// Store of an answer, and the context to keep with it.
@@ -49,7 +49,7 @@ pub struct Keeping {
 
 /// Events and text streamed so far.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ResponseProgress {
     num_events: u64,
     text: String,
 }
@@ -222,7 +222,7 @@ mod tests {
                 session: None,
                 now: Nanos(0),
             }),
-            progress: Progress::default(),
+            progress: ResponseProgress::default(),
         }
     }
 

@@ -55,10 +55,11 @@ pub(super) fn all(gateway: &Arc<HttpGateway>, streams: &[ReplicaStream]) -> Vec<
     let mut engines: Vec<Vec<StreamMember>> = Vec::new();
     for member in members {
         let (replica, _) = member;
-        match upstream::first_of_engine(upstreams, replica) == replica {
-            true => engines.push(vec![member]),
+        if upstream::first_of_engine(upstreams, replica) == replica {
+            engines.push(vec![member]);
+        } else {
             // Ranks of one engine stand side by side.
-            false => engines.last_mut().expect("a first rank").push(member),
+            engines.last_mut().expect("a first rank").push(member);
         }
     }
     let watch = |engine: Vec<StreamMember>| {

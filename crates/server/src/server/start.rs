@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use headstart_cache::policy::{self, Setting};
 use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
 use headstart_engine::importance::ImportanceConfig;
-use headstart_engine::{Engine, EngineConfig};
+use headstart_engine::{BoundedExecutor, Engine, EngineConfig};
 use headstart_index_sync::clock::{Clock, unix_seconds};
 use headstart_index_sync::saved::{Keeper, Saving};
 use headstart_index_sync::shared::{
@@ -70,7 +70,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let share = |server| share(server, &fleet, &streams, (&model, &name), &index, clock);
+    let index_names = IndexNames { model: &model, identity: &name };
+    let share = |server| share(server, &fleet, &streams, index_names, &index, clock);
     let shared_index = config.shared_index.map(share).transpose()?;
     let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
         (Some(shared), _) => shared.clone(),
@@ -165,12 +166,20 @@ fn emulated(backend: &EngineBackend) -> Option<EngineModel> {
     fleet.emulated.as_deref().copied()
 }
 
-/// Shares an index with other gateways. `model` and `identity` are the index's.
+/// Names of an index.
+#[derive(Clone, Copy)]
+struct IndexNames<'a> {
+    model: &'a str,
+    /// The model's name with the secret in it.
+    identity: &'a str,
+}
+
+/// Shares an index with other gateways.
 fn share(
     server: SharedServer,
     fleet: &Fleet,
     streams: &[ReplicaStream],
-    (model, identity): (&str, &str),
+    index_names: IndexNames<'_>,
     index: &Arc<RunIndex>,
     clock: Clock,
 ) -> Result<Arc<SharedIndex>, SharedIndexError> {
@@ -178,8 +187,8 @@ fn share(
     let named = (0..).map(ReplicaId).zip(names);
     let config = SharedIndexConfig {
         server,
-        model: model.to_owned(),
-        identity: identity.to_owned(),
+        model: index_names.model.to_owned(),
+        identity: index_names.identity.to_owned(),
         replicas: named.filter_map(|(id, name)| Some((id, name?))).collect(),
     };
     let shared = SharedIndex::start(config, index.clone(), Timeline::of(clock))?;
@@ -298,8 +307,8 @@ fn hooks(
                 None => Engine::new(model.clone(), &name, engine, policy),
                 Some((emulated, words)) => {
                     let executor = Box::new(Emulator::new(*emulated, words.clone()));
-                    let context = engine.cache_blocks * engine.block_size;
-                    let executor = (executor as Box<_>, context);
+                    let max_context = engine.cache_blocks * engine.block_size;
+                    let executor = BoundedExecutor { executor, max_context };
                     Engine::with_executor(model.clone(), &name, engine, policy, executor)
                 }
             };

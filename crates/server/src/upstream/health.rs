@@ -106,24 +106,17 @@ impl Upstream {
 
     /// Asks for its list of models; without an answer the last list stays.
     pub async fn ask_models(&self) {
-        // Before the question, so that a list is never older than this says.
-        *self.models_read() = Some(Instant::now());
-        let request = self.request(Method::GET, "/v1/models", Bytes::new());
-        let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
+        // Taken before the question, so that a list is never older than this says.
+        let begin = Instant::now();
+        let listed = self.listed_models().await;
+        // Set after it: a request that asks may be cancelled with its client's connection, and then
+        // the list is as old as before. Another question may have ended meanwhile.
+        let mut read = self.models_read();
+        *read = (*read).max(Some(begin));
+        drop(read);
+        let Some(listed) = listed else {
             return;
         };
-        if !response.status().is_success() {
-            return;
-        }
-        let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
-        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
-            return;
-        };
-        let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-        let Some(listed) = json["data"].as_array() else {
-            return;
-        };
-        let listed: Vec<_> = listed.iter().filter_map(ServedModel::of).collect();
         let mut models = self.lock_models();
         let is_change = !models.is_empty() && *models != listed;
         models.clone_from(&listed);
@@ -133,6 +126,20 @@ impl Upstream {
             let models = self.models();
             tracing::info!(upstream = self.base(), ?models, "the engine's models changed");
         }
+    }
+
+    /// Its list of models, if it answers with one.
+    async fn listed_models(&self) -> Option<Vec<ServedModel>> {
+        let request = self.request(Method::GET, "/v1/models", Bytes::new());
+        let response = self.send(request, HEALTH_TIMEOUT).await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
+        let body = tokio::time::timeout(HEALTH_TIMEOUT, body).await.ok()?.ok()?;
+        let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let listed = json["data"].as_array()?;
+        Some(listed.iter().filter_map(ServedModel::of).collect())
     }
 
     fn models_read(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -172,4 +179,36 @@ pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::UpstreamConfig;
+
+    #[tokio::test]
+    async fn a_cancelled_question_leaves_the_list_as_old_as_it_was() {
+        // Accepts connections and never answers.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let upstream = Upstream::new(
+            &UpstreamConfig {
+                url: format!("http://{}", listener.local_addr().expect("bound")),
+                kv_events: None,
+                kv_replay: None,
+                data_parallel_size: 1,
+                tokenizer: None,
+            },
+            None,
+        );
+        let upstream = upstream.expect("an address");
+        let mut question = Box::pin(upstream.ask_models());
+        assert!(futures::poll!(&mut question).is_pending());
+        // As when the client disconnects.
+        drop(question);
+        assert!(upstream.models_read().is_none());
+        // One that ends counts, whatever came of it.
+        drop(listener);
+        upstream.ask_models().await;
+        assert!(upstream.models_read().is_some());
+    }
 }

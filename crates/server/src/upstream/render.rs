@@ -25,6 +25,9 @@ const TOKENS_BYTES: usize = 32 << 20;
 /// Longest answer about an engine's version, bytes.
 const VERSION_BYTES: usize = 64 << 10;
 
+/// Longest refusal that is read, bytes: one about a model is a sentence in JSON.
+const REFUSAL_BYTES: usize = 64 << 10;
+
 /// Fields of a chat request that `/tokenize` takes as they are.
 const TOKENIZE_FIELDS: [&str; 10] = [
     "model",
@@ -65,6 +68,15 @@ impl RenderedPrompt {
         };
         Some(Self { tokens, media })
     }
+}
+
+/// Why an engine did not answer a question about a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QuestionFailure {
+    /// It has no such route, or refuses all requests there.
+    NoRoute,
+    /// It did not answer this question; it may answer the next one.
+    NoAnswer,
 }
 
 impl Upstream {
@@ -130,14 +142,12 @@ impl Upstream {
             let path = format!("{path}/render");
             match self.ask(&path, without_tensors(body), limit).await {
                 Ok(answer) => return RenderedPrompt::read(&answer),
-                Err(
-                    StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN,
-                ) => {
+                Err(QuestionFailure::NoRoute) => {
                     // Remembered until the engine goes down, so that each prompt costs one question
                     // and not two.
                     self.engine.has_no_render.store(true, Relaxed);
                 }
-                Err(_) => return None,
+                Err(QuestionFailure::NoAnswer) => return None,
             }
         }
         let question = tokenize_question(path, body)?;
@@ -145,21 +155,52 @@ impl Upstream {
         Some(RenderedPrompt { tokens: ids(&answer.ok()?["tokens"])?, media: Vec::new() })
     }
 
-    async fn ask(&self, path: &str, body: Bytes, limit: Duration) -> Result<Value, StatusCode> {
-        let late = |_| StatusCode::GATEWAY_TIMEOUT;
+    async fn ask(
+        &self,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Value, QuestionFailure> {
         let mut request = self.request(Method::POST, path, body);
         let json = header::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, json);
-        let answer = self.send(request, limit).await;
-        let answer = answer.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        if !answer.status().is_success() {
-            return Err(answer.status());
+        let Ok(answer) = self.send(request, limit).await else {
+            return Err(QuestionFailure::NoAnswer);
+        };
+        let status = answer.status();
+        let bytes = if status.is_success() { TOKENS_BYTES } else { REFUSAL_BYTES };
+        let body = Limited::new(answer.into_body(), bytes).collect();
+        let Ok(Ok(body)) = tokio::time::timeout(limit, body).await else {
+            return Err(QuestionFailure::NoAnswer);
+        };
+        let body = body.to_bytes();
+        if !status.is_success() {
+            return Err(refusal(status, &body));
         }
-        let body = Limited::new(answer.into_body(), TOKENS_BYTES).collect();
-        let body = tokio::time::timeout(limit, body).await.map_err(late)?;
-        let body = body.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        serde_json::from_slice(&body.to_bytes()).map_err(|_| StatusCode::BAD_GATEWAY)
+        serde_json::from_slice(&body).map_err(|_| QuestionFailure::NoAnswer)
     }
+}
+
+/// The meaning of a refusal. A missing route and an unknown model have the same status: an adapter
+/// may be unloaded while the last list of models still names it.
+fn refusal(status: StatusCode, body: &[u8]) -> QuestionFailure {
+    match status {
+        StatusCode::NOT_FOUND if is_unknown_model(body) => QuestionFailure::NoAnswer,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN => {
+            QuestionFailure::NoRoute
+        }
+        _ => QuestionFailure::NoAnswer,
+    }
+}
+
+/// Whether a 404 is about the model that the request names. vLLM's type for that is
+/// `NotFoundError`; older releases write the error's fields without `error` around them. OpenAI's
+/// code is `model_not_found`, and a gateway such as this one has it too. An unknown route has
+/// Starlette's `detail` instead, or the type `Not Found` of vLLM's handler.
+fn is_unknown_model(body: &[u8]) -> bool {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = answer.get("error").unwrap_or(&answer);
+    error["type"] == "NotFoundError" || error["code"] == "model_not_found"
 }
 
 fn ids(list: &Value) -> Option<Vec<TokenId>> {
@@ -252,6 +293,7 @@ fn tokenize_question(path: &str, body: &[u8]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::UpstreamConfig;
     use serde_json::json;
 
     const CHAT: &str = "/v1/chat/completions";
@@ -333,6 +375,66 @@ mod tests {
         let messages = json!(["a text", 1, null]);
         let strange = json!({ "messages": messages });
         assert_eq!(of(strange.clone()), Some(strange));
+    }
+
+    /// The answers of vLLM, and of its older releases.
+    const UNKNOWN_MODEL: [&str; 2] = [
+        r#"{"error":{"message":"The model `a` does not exist.","type":"NotFoundError",
+            "param":"model","code":404}}"#,
+        r#"{"object":"error","message":"The model `a` does not exist.","type":"NotFoundError",
+            "param":null,"code":404}"#,
+    ];
+
+    #[test]
+    fn an_unknown_model_is_no_missing_route() {
+        let gateway = r#"{"error":{"message":"…","type":"invalid_request_error",
+            "param":"model","code":"model_not_found"}}"#;
+        for body in UNKNOWN_MODEL.into_iter().chain([gateway]) {
+            let failure = refusal(StatusCode::NOT_FOUND, body.as_bytes());
+            assert_eq!(failure, QuestionFailure::NoAnswer, "{body}");
+        }
+        let http = r#"{"error":{"message":"Not Found","type":"Not Found","param":null,
+            "code":404}}"#;
+        for body in [r#"{"detail":"Not Found"}"#, http, "404 page not found", "", "[1]"] {
+            let failure = refusal(StatusCode::NOT_FOUND, body.as_bytes());
+            assert_eq!(failure, QuestionFailure::NoRoute, "{body}");
+        }
+        for (status, failure) in [
+            (StatusCode::FORBIDDEN, QuestionFailure::NoRoute),
+            (StatusCode::METHOD_NOT_ALLOWED, QuestionFailure::NoRoute),
+            (StatusCode::BAD_REQUEST, QuestionFailure::NoAnswer),
+            (StatusCode::SERVICE_UNAVAILABLE, QuestionFailure::NoAnswer),
+        ] {
+            assert_eq!(refusal(status, b""), failure, "{status}");
+        }
+    }
+
+    /// An engine that answers 404 with this body to all requests.
+    async fn refusing(body: &'static str) -> Upstream {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let refuse = move || async move { (StatusCode::NOT_FOUND, body) };
+        let routes = axum::Router::new().fallback(refuse);
+        // Ends with the test's runtime.
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let config = UpstreamConfig {
+            url,
+            kv_events: None,
+            kv_replay: None,
+            data_parallel_size: 1,
+            tokenizer: None,
+        };
+        Upstream::new(&config, None).expect("an address")
+    }
+
+    #[tokio::test]
+    async fn an_unknown_model_does_not_end_the_questions_to_the_render_route() {
+        for (body, has_render) in [(UNKNOWN_MODEL[0], true), (r#"{"detail":"Not Found"}"#, false)] {
+            let upstream = refusing(body).await;
+            let chat = Bytes::from_static(br#"{"model": "a", "messages": []}"#);
+            let rendered = upstream.render(CHAT, &chat, Duration::from_secs(60)).await;
+            assert_eq!((rendered, upstream.names_media()), (None, has_render), "{body}");
+        }
     }
 
     #[test]

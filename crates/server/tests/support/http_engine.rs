@@ -295,9 +295,10 @@ impl Inner {
 
     fn stored(&self, path: &str) -> Response {
         let id = path.split('/').nth(3).unwrap_or_default();
-        match self.stored.lock().expect("no panic").contains(id) {
-            true => Json(json!({"id": id, "engine": self.name})).into_response(),
-            false => StatusCode::NOT_FOUND.into_response(),
+        if self.stored.lock().expect("no panic").contains(id) {
+            Json(json!({"id": id, "engine": self.name})).into_response()
+        } else {
+            StatusCode::NOT_FOUND.into_response()
         }
     }
 

@@ -9,9 +9,7 @@ use headstart_cache::{Policy, PrefixCache};
 use headstart_core::{
     Access, BlockHasher, BlockIdentity, Nanos, Probability, SeqId, SessionId, TokenId,
 };
-use headstart_scheduler::{
-    Executor, FinishReason, NewSequence, Output, Sampling, Scheduler, Submit,
-};
+use headstart_scheduler::{Executor, FinishReason, Output, Scheduler, Submission, Submit};
 
 use super::outcome::{ChatOutcome, FirstToken, JudgedPrediction};
 use super::{Place, Predict, Replica, Script, tokens};
@@ -65,7 +63,8 @@ impl<'a> ChatRun<'a> {
     pub fn new(
         script: &'a Script,
         replica: Replica,
-        (capacity, policy): (usize, Box<dyn Policy>),
+        capacity: usize,
+        policy: Box<dyn Policy>,
         predict: &'a Predict<'a>,
     ) -> Self {
         assert_eq!(replica.cost.check(), Ok(()), "costs are valid");
@@ -187,7 +186,7 @@ impl<'a> ChatRun<'a> {
             _ => None,
         };
         let new = self.request(place, prompt_tokens, p_continue);
-        if self.scheduler.submit(new, at) != Submit::Queued {
+        if self.scheduler.submit(new, self.hasher.clone(), at) != Submit::Queued {
             self.outcome.refused += u64::from(self.counts(at));
         } else if delay > Duration::ZERO {
             let prediction = (at + delay, ChatEvent::Prediction(place));
@@ -200,24 +199,21 @@ impl<'a> ChatRun<'a> {
         place: Place,
         prompt_tokens: usize,
         p_continue: Option<Probability>,
-    ) -> NewSequence {
+    ) -> Submission {
         let turn = self.script.conversations()[place.conversation].turns[place.turn];
         let session = session(place);
-        NewSequence {
-            id: sequence(place),
-            prompt: self.prompt(place.conversation, prompt_tokens),
-            max_tokens: turn.answer_tokens.max(1) as usize,
-            stop_tokens: Arc::default(),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
+        Submission {
             access: Access {
                 turn: turn_number(place.turn),
                 session: Some(session),
                 p_continue,
                 ..Access::default()
             },
+            ..Submission::greedy(
+                sequence(place),
+                self.prompt(place.conversation, prompt_tokens),
+                turn.answer_tokens.max(1) as usize,
+            )
         }
     }
 

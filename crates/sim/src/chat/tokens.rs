@@ -26,13 +26,17 @@ pub(crate) fn of_sequence(seq: SeqId, position: usize) -> TokenId {
     token(parts(seq).0, position)
 }
 
-/// A prompt of `length` tokens: `kept` ones of `origin`, then those of `session`.
-pub(crate) fn forked(
-    (origin, kept): (SessionId, usize),
-    session: SessionId,
-    length: usize,
-) -> Vec<TokenId> {
-    let owner = |position| if position < kept { origin } else { session };
+/// Leading tokens of a session's prompts.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionPrefix {
+    pub(crate) session: SessionId,
+    /// Its length in tokens.
+    pub(crate) tokens: usize,
+}
+
+/// A prompt of `length` tokens: `prefix`, then those of `session`.
+pub(crate) fn forked(prefix: SessionPrefix, session: SessionId, length: usize) -> Vec<TokenId> {
+    let owner = |position| if position < prefix.tokens { prefix.session } else { session };
     (0..length).map(|position| token(owner(position), position)).collect()
 }
 
@@ -58,7 +62,8 @@ mod tests {
     #[test]
     fn a_later_prompt_begins_with_the_earlier_one_and_its_answer() {
         let session = SessionId(5);
-        let prompt = |length| forked((SessionId(0), 4), session, length);
+        let prefix = SessionPrefix { session: SessionId(0), tokens: 4 };
+        let prompt = |length| forked(prefix, session, length);
         let later = prompt(60);
         assert_eq!(later[..20], prompt(20));
         assert_eq!(later[30], of_sequence(sequence(session, 3), 30));
@@ -67,7 +72,8 @@ mod tests {
 
     #[test]
     fn conversations_share_what_they_fork_and_nothing_else() {
-        let prompt = |number| forked((SessionId(9), 8), SessionId(number), 1_000);
+        let prefix = SessionPrefix { session: SessionId(9), tokens: 8 };
+        let prompt = |number| forked(prefix, SessionId(number), 1_000);
         let (one, other) = (prompt(1), prompt(2));
         assert_eq!(one[..8], other[..8]);
         let equal = one.iter().zip(&other).filter(|(a, b)| a == b);

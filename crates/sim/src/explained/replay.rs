@@ -79,8 +79,8 @@ pub struct ExplainedReplay {
     work: RecentWork,
     attributor: Attributor,
     rng: Rng,
-    begun: u32,
-    flights: BTreeMap<(Nanos, u32), Flight>,
+    begun: u64,
+    flights: BTreeMap<(Nanos, u64), Flight>,
     /// Of [`ExplainedReplay::begin`], by number.
     landed: Vec<BucketTokens>,
     total: Waterfall,
@@ -92,6 +92,7 @@ pub struct ExplainedReplay {
 
 /// A request whose prompt is being computed.
 struct Flight {
+    number: u64,
     replica: usize,
     chain: Vec<BlockHash>,
     /// Of its first block, at its arrival.
@@ -145,7 +146,7 @@ impl ExplainedReplay {
             self.land_first();
         }
         let flight = self.start(request, content);
-        let number = flight.access.request;
+        let number = flight.number;
         let computed = flight.pending.prompt_tokens() - flight.found;
         let due = now + takes(flight.found, computed);
         // Taking no time means that nothing is ever in flight.
@@ -223,12 +224,15 @@ impl ExplainedReplay {
             turn: request.turn,
             offset: 0,
             session: request.session,
-            request: self.begun,
+            // A policy that looks ahead knows its trace by numbers of 32 bits.
+            request: self.begun as u32,
             p_continue: request.p_continue,
             importance: None,
         };
-        self.begun = self.begun.wrapping_add(1);
+        let number = self.begun;
+        self.begun += 1;
         Flight {
+            number,
             replica,
             chain: std::mem::take(&mut self.chain),
             access,
@@ -245,7 +249,7 @@ impl ExplainedReplay {
         }
     }
 
-    fn note(&mut self, number: u32, split: BucketTokens) {
+    fn note(&mut self, number: u64, split: BucketTokens) {
         let number = number as usize;
         // Requests land in order of their ends, and are listed in order of their starts.
         if self.landed.len() <= number {
@@ -256,7 +260,7 @@ impl ExplainedReplay {
 
     /// Its prompt is computed: all of it can be found from now on.
     fn land(&mut self, flight: Flight, now: Nanos) -> Outcome {
-        let Flight { replica, chain, access, pending, found } = flight;
+        let Flight { replica, chain, access, pending, found, .. } = flight;
         // The policy sees the blocks when they are computed, not when the request came.
         let access = Access { now, ..access };
         self.fill(replica, &chain, &access);
@@ -413,6 +417,20 @@ mod tests {
             assert_eq!((split.total(), split.get(expected)), (70, 64), "{parts:?}");
         }
         assert!(replay.finish().is_empty());
+    }
+
+    /// Numbers have more than 32 bits: none returns, and equal ends come in order of starts.
+    #[test]
+    fn requests_behind_four_billion_others_have_numbers_of_their_own() {
+        let mut replay = replay(1, 100, Placement::LongestPrefix);
+        replay.begun = u64::from(u32::MAX);
+        for block in [0, 1] {
+            let request = request(0, block..block + 1, 16);
+            let takes = |_, _| Duration::from_nanos(9);
+            replay.begin(&request, PromptContent::default(), takes);
+        }
+        let flights: Vec<u64> = replay.flights.keys().map(|(_, number)| *number).collect();
+        assert_eq!(flights, [u64::from(u32::MAX), 1 << 32]);
     }
 
     /// Without time both ways are one; with it, what is found can only be less.

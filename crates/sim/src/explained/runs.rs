@@ -37,8 +37,8 @@ pub struct ExplainedRuns {
     work: RecentWork,
     /// With each block until when it is computed.
     seen: Stack<Nanos>,
-    begun: u32,
-    flights: BTreeMap<(Nanos, u32), (usize, BlockRuns)>,
+    begun: u64,
+    flights: BTreeMap<(Nanos, u64), (usize, BlockRuns)>,
     overlaps: Vec<u64>,
     /// Leading blocks that were seen: how many, and until when they are computed.
     known: Vec<(u32, Nanos)>,
@@ -174,7 +174,7 @@ impl ExplainedRuns {
 
     fn begin(&mut self, replica: usize, request: &TraceRequest, due: Nanos) {
         let number = self.begun;
-        self.begun = number.wrapping_add(1);
+        self.begun += 1;
         if due <= request.arrival {
             self.replicas[replica].touch(&request.blocks, |_| ());
             return;
@@ -234,6 +234,20 @@ mod tests {
             }
         };
         (0..requests).map(&mut request).collect()
+    }
+
+    /// Numbers have more than 32 bits: none returns, and equal ends come in order of starts.
+    #[test]
+    fn requests_behind_four_billion_others_have_numbers_of_their_own() {
+        let mut runs = ExplainedRuns::new(1, 100, 16);
+        runs.begun = u64::from(u32::MAX);
+        for block in [0, 1] {
+            let blocks = std::iter::once(block).collect();
+            let request = TraceRequest { blocks, ..TraceRequest::default() };
+            runs.serve(&request, |_, _| Duration::from_nanos(9));
+        }
+        let flights: Vec<u64> = runs.flights.keys().map(|(_, number)| *number).collect();
+        assert_eq!(flights, [u64::from(u32::MAX), 1 << 32]);
     }
 
     /// Against real caches and the attributor, request by request.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, SeqId};
 use headstart_router::index::Update;
 use headstart_router::profile::IndexKind;
-use headstart_router::stream::{Follower, FollowerConfig, ReplayId, StreamBatch, StreamEffect};
+use headstart_router::stream::{
+    Follower, FollowerConfig, ReplayId, StreamBatch, StreamEffect, StreamUpdate,
+};
 use headstart_router::{
     Decision, Health, NoReplica, PrefixIndex, ReportedLoad, ReservationId, RouteRequest, Router,
     RouterConfig,
@@ -149,15 +151,23 @@ impl Gateway {
         let mut asked = None;
         for effect in std::mem::take(&mut self.effects) {
             match effect {
-                StreamEffect::Apply { events, .. } => self.router.apply(replica, &events, now),
-                StreamEffect::Clear => self.router.apply(replica, &[CacheEvent::Cleared], now),
-                StreamEffect::Doubt { .. } => self.update(replica, Update::Doubt, now),
-                StreamEffect::Trust => self.update(replica, Update::Trust, now),
+                StreamEffect::Update(StreamUpdate::Events { events, .. }) => {
+                    self.router.apply(replica, &events, now);
+                }
+                StreamEffect::Update(StreamUpdate::Clear) => {
+                    self.router.apply(replica, &[CacheEvent::Cleared], now);
+                }
+                StreamEffect::Update(StreamUpdate::Doubt { .. }) => {
+                    self.update(replica, Update::Doubt, now);
+                }
+                StreamEffect::Update(StreamUpdate::Trust) => {
+                    self.update(replica, Update::Trust, now);
+                }
                 // A stream has one replay at a time, so the last request counts.
                 StreamEffect::Ask { replay, from } => asked = Some(ReplayRequest { replay, from }),
-                StreamEffect::Skipped { .. }
+                StreamEffect::Update(StreamUpdate::Skipped { .. })
                 | StreamEffect::Reconnect
-                | StreamEffect::Status(_) => {}
+                | StreamEffect::Update(StreamUpdate::Status(_)) => {}
             }
         }
         asked

@@ -80,7 +80,7 @@ impl Ladder {
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> FleetWorkload {
         let mut maker = self.maker(rng);
-        let rungs = self.rungs.iter().map(|&rung| maker.open(rung, rng));
+        let rungs = self.rungs.iter().map(|&(rate, seconds)| maker.open(rate, seconds, rng));
         FleetWorkload { rungs: rungs.collect() }
     }
 
@@ -89,7 +89,8 @@ impl Ladder {
     pub fn draw_closed(&self, crowds: &[Crowd], rng: &mut Rng) -> FleetWorkload {
         let mut maker = self.maker(rng);
         let mut rungs: Vec<Rung> = Vec::new();
-        rungs.extend(self.rungs.first().map(|&rung| maker.open(rung, rng)));
+        let first = self.rungs.first();
+        rungs.extend(first.map(|&(rate, seconds)| maker.open(rate, seconds, rng)));
         rungs.extend(crowds.iter().map(|crowd| maker.closed(crowd, rng)));
         FleetWorkload { rungs }
     }
@@ -140,7 +141,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn open(&mut self, (rate, seconds): (f64, f64), rng: &mut Rng) -> Rung {
+    fn open(&mut self, rate: f64, seconds: f64, rng: &mut Rng) -> Rung {
         let count = (rate * seconds).round() as usize;
         let mut after_s = 0.0;
         let requests = (0..count).map(|_| {

@@ -54,7 +54,7 @@ impl TraceConversion {
         };
         match self.arrivals {
             TraceArrivals::Recorded { speed } => maker.as_recorded(trace, speed),
-            TraceArrivals::Poisson { rate, seconds } => maker.drawn(trace, (rate, seconds), rng),
+            TraceArrivals::Poisson { rate, seconds } => maker.drawn(trace, rate, seconds, rng),
         }
     }
 }
@@ -82,12 +82,7 @@ impl TraceRequestMaker<'_> {
         Rung { rate: requests.len() as f64 / lasts_s, seconds: lasts_s, requests }
     }
 
-    fn drawn(
-        &mut self,
-        trace: &[TraceRequest],
-        (rate, lasts_s): (f64, f64),
-        rng: &mut Rng,
-    ) -> Rung {
+    fn drawn(&mut self, trace: &[TraceRequest], rate: f64, lasts_s: f64, rng: &mut Rng) -> Rung {
         // A hundredth more than the mean, so that a draw rarely grows the list.
         let mut requests = Vec::with_capacity((rate * lasts_s * 1.01) as usize);
         let gap = Gap::Exponential { mean_s: 1.0 / rate };

@@ -7,9 +7,7 @@ use headstart_core::{
     Access, BlockHasher, CacheEvent, CostModel, EngineModel, Nanos, SeqId, SessionId, TokenId,
 };
 use headstart_router::ReportedLoad;
-use headstart_scheduler::{
-    Batch, Decode, NewSequence, Output, Sampling, Scheduler, SchedulerConfig, Submit,
-};
+use headstart_scheduler::{Batch, Decode, Output, Scheduler, SchedulerConfig, Submission, Submit};
 
 use super::workload::Request;
 use crate::chat::{self, tokens};
@@ -76,18 +74,15 @@ impl VirtualReplica {
 
     /// A request with the prompt `tokens` arrives.
     pub fn submit(&mut self, request: &Request, tokens: &[TokenId], now: Nanos) -> Submit {
-        let new = NewSequence {
-            id: request.seq,
-            prompt: tokens.to_vec(),
-            max_tokens: request.answer_tokens.max(1) as usize,
-            stop_tokens: Arc::default(),
-            sampling: Sampling::default(),
-            hasher: self.hasher.clone(),
-            is_exact: false,
-            salt: None,
+        let new = Submission {
             access: Access { session: request.session.map(SessionId), ..Access::default() },
+            ..Submission::greedy(
+                request.seq,
+                tokens.to_vec(),
+                request.answer_tokens.max(1) as usize,
+            )
         };
-        self.scheduler.submit(new, now)
+        self.scheduler.submit(new, self.hasher.clone(), now)
     }
 
     /// Begins the next step, if none is running and there is work. Returns its end.

@@ -207,7 +207,7 @@ impl<'a> FleetRun<'a> {
                 self.hear(gateway, life, replica, heard);
             }
             FleetEvent::Asked { gateway, life, replica, replay, from } => {
-                self.answer_replay((gateway, life), replica, ReplayRequest { replay, from });
+                self.answer_replay(gateway, life, replica, ReplayRequest { replay, from });
             }
             FleetEvent::Scrape => self.scrape(),
             FleetEvent::Fault(fault) => self.fail(fault),

@@ -267,7 +267,8 @@ impl Drop for Alarm {
     }
 }
 
-fn ring((setting, changed): &(Mutex<AlarmState>, Condvar), waker: &Waker) {
+fn ring(shared: &(Mutex<AlarmState>, Condvar), waker: &Waker) {
+    let (setting, changed) = shared;
     let mut held = setting.lock().unwrap_or_else(PoisonError::into_inner);
     while !held.is_over {
         let left = held.at.map(|at| at.saturating_duration_since(Instant::now()));

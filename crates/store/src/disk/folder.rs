@@ -21,6 +21,7 @@ use std::str::FromStr;
 use headstart_core::{BlockHash, TenantTag};
 use rustix::fs::{FallocateFlags, OFlags};
 
+use super::holder::FileNumber;
 use super::layout::SEQUENCES;
 use super::space::SegmentId;
 use crate::checksum;
@@ -155,9 +156,9 @@ impl DiskFolder {
     }
 
     /// The device and the number of the lock's file.
-    pub(super) fn lock_file(&self) -> io::Result<(u64, u64)> {
+    pub(super) fn lock_file(&self) -> io::Result<FileNumber> {
         let lock = self.lock.metadata()?;
-        Ok((lock.dev(), lock.ino()))
+        Ok(FileNumber { device: lock.dev(), number: lock.ino() })
     }
 
     pub(super) fn path(&self) -> &Path {

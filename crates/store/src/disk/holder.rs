@@ -19,10 +19,19 @@ pub enum Holder {
     Unknown,
 }
 
-/// Finds the process that holds the lock on the file of this device and number.
-pub(super) fn of_file((device, number): (u64, u64)) -> Holder {
+/// A file, as the system counts them.
+#[derive(Clone, Copy)]
+pub(super) struct FileNumber {
+    /// The file system that it is on.
+    pub(super) device: u64,
+    /// Its number there.
+    pub(super) number: u64,
+}
+
+/// Finds the process that holds the lock on a file.
+pub(super) fn of_file(file: FileNumber) -> Holder {
     match fs::read_to_string(LOCKS) {
-        Ok(locks) => of_list(&locks, device, number),
+        Ok(locks) => of_list(&locks, file.device, file.number),
         Err(_) => Holder::Unknown,
     }
 }

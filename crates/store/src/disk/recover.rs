@@ -17,7 +17,8 @@ use super::folder::{DiskError, DiskFolder, FolderListing, destroy, io_at};
 use super::index::{Index, RecordLocation};
 use super::layout::{SegmentHeader, TableEntry};
 use super::scan::{
-    SegmentContents, SegmentHead, apart, head, scan, set_aside, write_footer, write_header,
+    SegmentContents, SegmentHead, SegmentPages, apart, head, scan, set_aside, write_footer,
+    write_header,
 };
 use super::space::{SegmentId, SegmentSpace};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
@@ -101,7 +102,7 @@ pub(super) fn recover(
         }
         if !scanned.is_sealed {
             // So that the next start need not read all of it again; if it fails, it will.
-            let _ = seal(folder, (id, sequence), &scanned, pages);
+            let _ = seal(folder, id, sequence, &scanned, pages);
         }
         let found = FoundSegment { id, sequence, entries: apart(scanned.entries, pages) };
         recovered.add(found, &filter);
@@ -134,7 +135,8 @@ pub(super) fn recover(
 /// Pages of an unknown tenant are destroyed, since no later purge would find them.
 fn seal(
     folder: &DiskFolder,
-    (id, sequence): (SegmentId, u64),
+    id: SegmentId,
+    sequence: u64,
     scanned: &SegmentContents,
     pages: u32,
 ) -> std::io::Result<()> {
@@ -148,7 +150,8 @@ fn seal(
         // Durable before the footer: a sealed segment is not searched for unknown pages again.
         file.sync_data()?;
     }
-    write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages))
+    let pages = SegmentPages { end: scanned.end, all: pages };
+    write_footer(folder, id, sequence, &scanned.entries, pages)
 }
 
 /// Reads the first and last pages; changes nothing.
@@ -322,7 +325,8 @@ mod tests {
         file.set_len(segment_bytes).expect("room");
         file.write_all_at(&page, 0).expect("written");
         let pages = (segment_bytes / PAGE as u64) as u32;
-        let written = write_footer(folder, SegmentId(id), sequence, entries, (20, pages));
+        let pages = SegmentPages { end: 20, all: pages };
+        let written = write_footer(folder, SegmentId(id), sequence, entries, pages);
         written.expect("written");
     }
 

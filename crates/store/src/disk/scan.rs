@@ -138,9 +138,9 @@ pub(super) fn scan(
     };
     let trailer = scan.trailer()?;
     if let Some(trailer) = trailer
-        && let Some(table) = scan.footer(trailer)?
+        && let (end, footer_pages) = trailer
+        && let Some(table) = scan.footer(end, footer_pages)?
     {
-        let (end, footer_pages) = trailer;
         return Ok(SegmentContents {
             entries: table.entries,
             end,
@@ -214,7 +214,7 @@ impl Scan<'_> {
         Ok(trailer.and_then(|trailer| self.within(trailer)))
     }
 
-    fn footer(&self, (page, count): (u32, usize)) -> io::Result<Option<RecordTable>> {
+    fn footer(&self, page: u32, count: usize) -> io::Result<Option<RecordTable>> {
         let bytes = read_pages(self.file, page, count)?;
         Ok(bytes.and_then(|bytes| read_table(TableKind::Footer, self.sequence, &bytes)))
     }
@@ -378,15 +378,24 @@ pub(super) fn write_header(
     file.sync_data()
 }
 
-/// Seals a segment that the last process left open, or seals one again. Its last group ends before
-/// page `end`.
+/// Pages of a segment.
+#[derive(Clone, Copy)]
+pub(super) struct SegmentPages {
+    /// The first page behind the last group.
+    pub(super) end: u32,
+    /// The number of all pages.
+    pub(super) all: u32,
+}
+
+/// Seals a segment that the last process left open, or seals one again.
 pub(super) fn write_footer(
     folder: &DiskFolder,
     id: SegmentId,
     sequence: u64,
     entries: &[TableEntry],
-    (end, pages): (u32, u32),
+    pages: SegmentPages,
 ) -> io::Result<()> {
+    let SegmentPages { end, all: pages } = pages;
     let footer_pages = table_pages(entries.len());
     // The worker reserves room for a footer. Where damage hides
     // that room, the segment stays unsealed.

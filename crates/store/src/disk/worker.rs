@@ -6,6 +6,7 @@
 
 mod clean;
 mod parts;
+mod purge;
 mod read;
 mod segments;
 mod trouble;
@@ -17,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use headstart_core::{BlockHash, TenantTag};
+use headstart_core::BlockHash;
 
 use super::condition::DiskHealth;
-use super::folder::{DiskFolder, destroy};
+use super::folder::DiskFolder;
 use super::index::{Index, RecordLocation};
 use super::io::{Io, IoCompletion, IoOperation};
 use super::layout::{TableEntry, table_pages};
@@ -28,10 +29,11 @@ use super::recover::RecoveredState;
 use super::space::{SegmentId, SegmentSpace};
 use super::stats::DiskStats;
 use super::{DiskOptions, FEWEST_SEGMENTS};
-use crate::backend::{Command, CommandOutcome, Failure, LossReason, Report, Ticket, Waker};
+use crate::backend::{Command, CommandOutcome, LossReason, Report, Ticket, Waker};
 use crate::record::{PAGE, Record};
 
 use clean::Cleaning;
+use purge::PendingPurge;
 use read::{ReadQueue, ReadRequest};
 use segments::SegmentFiles;
 use write::Writes;
@@ -68,6 +70,8 @@ pub(super) struct Worker {
     segments: SegmentFiles,
     reads: ReadQueue,
     writes: Writes,
+    /// Purges that wait for writes.
+    purges: Vec<PendingPurge>,
     cleaning: Option<Cleaning>,
     /// Segments cleaned since a new record was added.
     cleaned_in_vain: usize,
@@ -125,6 +129,7 @@ impl Worker {
             segments,
             reads: ReadQueue::default(),
             writes: Writes::default(),
+            purges: Vec::new(),
             cleaning: None,
             cleaned_in_vain: 0,
             health: DiskHealth::new(),
@@ -275,48 +280,6 @@ impl Worker {
             self.space.remove_live(place.segment, place.pages);
         }
         place.is_some() || was_waiting
-    }
-
-    /// Destroys what belongs to a tenant: forgotten for good first, then overwritten.
-    fn purge(&mut self, ticket: Ticket, tenant: TenantTag) {
-        // Records on their way are not in the index yet.
-        let on_their_way = self.writes.of_tenant(tenant);
-        let theirs = self.index.iter().filter(|(_, place)| place.tenant == tenant);
-        let theirs: Vec<BlockHash> = theirs.map(|(name, _)| name).collect();
-        let names = on_their_way.into_iter().chain(theirs);
-        let count = names.filter(|&name| self.forget(name)).count();
-        // Beyond what is noted below.
-        self.begin_anew();
-        let (last, oldest) = self.space.sequences();
-        // Noted before anything is destroyed: a crash in between must not bring records back.
-        let noted = match &self.folder {
-            Some(folder) => folder.note_purge(tenant, last, oldest).is_ok(),
-            None => false,
-        };
-        let is_done = noted && self.destroy_all(tenant).is_ok();
-        let outcome = match is_done {
-            true => CommandOutcome::Removed(count),
-            // They cannot be read; whether their bytes are gone is not certain.
-            false => CommandOutcome::Failed(Failure::Io),
-        };
-        self.done(ticket, outcome);
-    }
-
-    /// Overwrites whatever was added for a tenant, also what was removed since.
-    fn destroy_all(&mut self, tenant: TenantTag) -> std::io::Result<()> {
-        // Segment by segment, so that each file is synced once.
-        for segment in (0..self.space.count() as u32).map(SegmentId) {
-            let runs = self.index.of_tenant(segment, tenant);
-            if runs.is_empty() {
-                continue;
-            }
-            let file = self.open_file(segment)?;
-            for (page, pages) in runs {
-                destroy(&file, page, pages)?;
-            }
-            file.sync_data()?;
-        }
-        Ok(())
     }
 
     /// Forgets a record whose time is over.

@@ -135,6 +135,9 @@ impl Part {
 }
 
 impl Header {
+    /// Bytes of the shortest header, that of a record without parts.
+    pub(crate) const LEAST_BYTES: u64 = PARTS_START as u64 + 8;
+
     /// Bytes of the whole record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {

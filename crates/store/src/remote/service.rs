@@ -104,7 +104,8 @@ pub(super) struct Service {
     puts: HashMap<BlockHash, Put>,
     /// Names whose objects are being deleted, and how often.
     deleting: HashMap<BlockHash, usize>,
-    purging: Vec<TenantTag>,
+    /// Tenants whose objects are being destroyed, and how often.
+    purging: HashMap<TenantTag, usize>,
     sweeps: VecDeque<ObjectSweep>,
     is_sweeping: bool,
     /// Changed since the listing under way was asked for, if there is one.
@@ -138,7 +139,7 @@ impl Service {
             held: None,
             puts: HashMap::new(),
             deleting: HashMap::new(),
-            purging: Vec::new(),
+            purging: HashMap::new(),
             sweeps: VecDeque::new(),
             is_sweeping: false,
             newer: None,
@@ -248,7 +249,7 @@ impl Service {
             Command::Purge { ticket, tenant } => {
                 // Removed before the request starts, so that no get finds them during the purge.
                 self.setup.index.remove_tenant(tenant);
-                self.purging.push(tenant);
+                *self.purging.entry(tenant).or_insert(0) += 1;
                 // A listing under way may still name the tenant's objects.
                 if let Some(newer) = &mut self.newer {
                     newer.tenants.insert(tenant);
@@ -267,7 +268,7 @@ impl Service {
             Command::Put { record, .. } => {
                 let meta = record.meta();
                 let is_deleted = self.deleting.contains_key(&meta.name);
-                !is_deleted && !self.purging.contains(&meta.tenant)
+                !is_deleted && !self.purging.contains_key(&meta.tenant)
             }
             Command::Remove { names, .. } => !names.iter().any(|name| self.puts.contains_key(name)),
             Command::Purge { tenant, .. } => {

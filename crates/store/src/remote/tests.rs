@@ -116,6 +116,22 @@ fn what_another_one_deleted_is_missing_and_lost() {
 }
 
 #[test]
+fn a_put_waits_for_all_purges_of_its_tenant() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    let tenant = TenantTag(1);
+    // One of them waits for its listing until that is given up and made again.
+    store.with(|faults| faults.hang = 1);
+    let purges = [(); 2].map(|()| bench.give(|ticket| Command::Purge { ticket, tenant }));
+    bench.eventually("end of one", |bench| !bench.answers.is_empty());
+    assert!(matches!(bench.put(1), CommandOutcome::Stored));
+    let is_done = |purge| bench.answers.contains_key(purge);
+    assert!(purges.iter().all(is_done), "the put did not wait");
+    assert_eq!(objects(&store).len(), 1, "it was stored behind both");
+    assert_loaded(&bench.get(1));
+}
+
+#[test]
 fn a_put_that_is_there_or_under_way_moves_nothing() {
     let store = Faulty::new();
     let mut first = Bench::over(&store, &options());

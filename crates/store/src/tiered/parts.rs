@@ -305,10 +305,11 @@ impl TieredStore {
         while let Some(parts) = &mut self.single
             && let Some((id, name, came)) = parts.nearer.as_mut().and_then(Nearer::next)
         {
-            let result = match parts.at_hand.contains_key(&name) {
-                true => TransferResult::Done,
+            let result = if parts.at_hand.contains_key(&name) {
+                TransferResult::Done
+            } else {
                 // Released meanwhile.
-                false => TransferResult::Failed,
+                TransferResult::Failed
             };
             self.end_load(id, result, came);
         }

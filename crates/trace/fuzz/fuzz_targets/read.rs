@@ -20,7 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut rng = Rng::new(bytes.iter().fold(bytes.len() as u64, |sum, &byte| {
         sum.rotate_left(5) ^ u64::from(byte)
     }));
-    let format = Format::ALL[rng.below(Format::ALL.len())];
+    let formats: Vec<Format> = Format::all().collect();
+    let format = formats[rng.below(formats.len())];
     let choices = read::Choices::new(&mut rng, format);
     let _ = read::all(bytes, &choices);
 });

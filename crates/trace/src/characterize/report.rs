@@ -256,9 +256,10 @@ pub struct Users {
     pub count: u64,
     /// Requests of a user.
     pub requests: Spread,
-    /// Sessions that a user began.
+    /// Sessions that a user began. Where sessions are sampled, only the mean is reliable.
     pub sessions: Spread,
-    /// Turns of a user: of each request with a later turn than the session had.
+    /// Turns of a user: of each request with a later turn than the session had. Where sessions are
+    /// sampled, only the mean is reliable.
     pub turns: Spread,
     /// Blocks that a user's requests hit.
     pub hits: Spread,

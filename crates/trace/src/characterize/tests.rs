@@ -284,3 +284,29 @@ fn what_is_sampled_is_near_what_is_exact() {
         near(other, point.block_hit_rate, 0.05);
     }
 }
+
+/// Sessions of three turns, the second asked twice: what users did is estimated without a bias.
+#[test]
+fn users_of_sampled_sessions_are_near_what_is_exact() {
+    let mut trace = Vec::new();
+    for step in 0..6000_u64 {
+        for (turn, behind) in [(1, 0), (2, 100), (2, 150), (3, 200)] {
+            let Some(session) = step.checked_sub(behind) else { continue };
+            trace.push(TraceRequest {
+                arrival: Nanos(step * 1_000_000_000),
+                session: Some(SessionId(session)),
+                turn,
+                ..TraceRequest::default()
+            });
+        }
+    }
+    let exact = characterize(&trace, SETTINGS).users.expect("there are some");
+    let limits = RecordLimits { sessions: 500, ..SETTINGS.limits };
+    let sampled = characterize(&trace, Settings { limits, ..SETTINGS });
+    assert!(sampled.sampling.session_rate < 0.1);
+    let users = sampled.users.expect("there are some");
+    assert_eq!((users.count, users.requests), (exact.count, exact.requests));
+    let near = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 0.15, "{one} {other}");
+    near(users.sessions.mean, exact.sessions.mean);
+    near(users.turns.mean, exact.turns.mean);
+}

@@ -32,7 +32,7 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
 }
 
 fn unknown(what: &str) -> String {
-    let fields = Format::ALL.map(|format| format.about().1).join("; ");
+    let fields = Format::all().map(|format| format.about().1).collect::<Vec<_>>().join("; ");
     format!(
         "the first line {what}; name the format with --format, one of {}. The fields that \
          identify one: {fields}; see docs/reference/formats.md",

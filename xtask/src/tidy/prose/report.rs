@@ -3,25 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::super::participle_type::is_participle;
 use super::super::rust_file::RustFile;
 use super::super::tree::Tree;
+use super::super::type_declarations::type_declarations;
 use super::comments::paragraphs;
 use super::sentences::{banned, without_code};
-
-/// Ends of participles in type names. Gerunds in `ing` are nouns.
-const ENDINGS: [&str; 2] = ["ed", "en"];
-
-/// Participles, adverbs and pronouns with other endings.
-const IRREGULAR: [&str; 33] = [
-    "About", "Apart", "Begun", "Beside", "Beyond", "Bound", "Brought", "Built", "Drawn", "Found",
-    "Gone", "Grown", "Held", "Kept", "Known", "Learnt", "Left", "Lost", "Made", "Meant", "Met",
-    "Nothing", "Read", "Seldom", "Sent", "Set", "Shown", "Spent", "Split", "Told", "What", "Whose",
-    "Won",
-];
-
-/// Nouns and adjectives of the field that end so.
-const NOUNS: [&str; 9] =
-    ["Bed", "Embed", "Feed", "Need", "Seed", "Shed", "Speed", "Token", "Unbounded"];
 
 /// The same figures of two projects: ripgrep and foyer, measured in November 2026.
 const ANCHORS: [(&str, Figures); 2] = [
@@ -58,9 +45,9 @@ impl Counts {
             self.words += text.split_whitespace().count();
             self.banned += banned(&text).count();
         }
-        for name in type_names(file) {
+        for declaration in type_declarations(file) {
             self.types += 1;
-            self.participles += usize::from(is_participle(name));
+            self.participles += usize::from(is_participle(declaration.name));
         }
     }
 
@@ -72,30 +59,6 @@ impl Counts {
             banned: per(1e4, self.banned, self.words),
         }
     }
-}
-
-/// Names of the types that a file declares outside of tests.
-fn type_names(file: &RustFile) -> impl Iterator<Item = &str> {
-    let mut offset = 0;
-    let lines = file.code.split_inclusive('\n').filter(move |line| {
-        let start = offset;
-        offset += line.len();
-        !file.is_test(start)
-    });
-    lines.filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let keyword = words.find(|word| !word.starts_with("pub"))?;
-        let declares = ["struct", "enum", "trait", "type", "union"].contains(&keyword);
-        let name = words.next().filter(|_| declares)?;
-        name.split(|c: char| !c.is_alphanumeric()).next()
-    })
-}
-
-/// Whether a type's name is one word, and no noun.
-fn is_participle(name: &str) -> bool {
-    let is_one_word = !name.chars().skip(1).any(char::is_uppercase);
-    let has_ending = ENDINGS.iter().any(|ending| name.ends_with(ending));
-    is_one_word && !NOUNS.contains(&name) && (has_ending || IRREGULAR.contains(&name))
 }
 
 /// A table with a row for each crate and for two other projects.

@@ -241,7 +241,8 @@ impl FleetBenchCommand {
                     Some(self.simulated(profile, &cost, vec![spec; replicas])?)
                 }
                 (profile, replicas) => {
-                    output::note(&unknown(url, (profile.is_none(), replicas.is_none())));
+                    let (strategy, replicas) = (profile.is_none(), replicas.is_none());
+                    output::note(&unknown(url, MissingFacts { strategy, replicas }));
                     None
                 }
             };
@@ -359,7 +360,7 @@ impl FleetBenchCommand {
     fn tell(&self, report: &FleetReport) -> Result<()> {
         if let Some(file) = &self.html {
             let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, report::page(report, &ReportProvenance::now()))
+            std::fs::write(file, report::page(report, &ReportProvenance::now("headstart")))
                 .with_context(cannot_write)?;
         }
         output::line(&if self.json {
@@ -370,9 +371,16 @@ impl FleetBenchCommand {
     }
 }
 
+/// Facts about a server that neither it nor the caller gives.
+#[derive(Clone, Copy)]
+struct MissingFacts {
+    strategy: bool,
+    replicas: bool,
+}
+
 /// Explains why the server at `url` is not simulated, and how to change that.
-fn unknown(url: &str, (no_strategy, no_replicas): (bool, bool)) -> String {
-    let (what, give) = match (no_strategy, no_replicas) {
+fn unknown(url: &str, missing: MissingFacts) -> String {
+    let (what, give) = match (missing.strategy, missing.replicas) {
         (true, true) => ("strategy and replicas", "--strategies and --replicas"),
         (true, false) => ("strategy", "--strategies"),
         (false, _) => ("number of replicas", "--replicas"),

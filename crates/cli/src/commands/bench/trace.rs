@@ -133,7 +133,8 @@ pub(super) fn run(trace: &TraceBenchCommand) -> Result<()> {
                 let (server, client) = trace.server.start(config).await?;
                 // The result is kept until the server has stopped; an early return would leave it
                 // running.
-                let measured = measure_own(trace, (&server, &client), prompts, pace, beside).await;
+                let target = OwnServer { server: &server, client: &client };
+                let measured = measure_own(trace, target, prompts, pace, beside).await;
                 server.shutdown().await;
                 measured
             }
@@ -198,10 +199,17 @@ fn setting_of_url(trace: &TraceBenchCommand) -> Option<CacheSetting> {
     })
 }
 
+/// A server of the benchmark's own, with a client of it.
+#[derive(Clone, Copy)]
+struct OwnServer<'a> {
+    server: &'a RunningServer,
+    client: &'a ApiClient,
+}
+
 /// Measures a server of the benchmark's own, whose tiers can be looked at.
 async fn measure_own<I>(
     trace: &TraceBenchCommand,
-    (server, client): (&RunningServer, &ApiClient),
+    target: OwnServer<'_>,
     prompts: PromptStream<I>,
     pace: Pace,
     mut beside: LiveRunReference,
@@ -209,12 +217,12 @@ async fn measure_own<I>(
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
-    let gateway = server.gateway();
+    let gateway = target.server.gateway();
     if let LiveRunReference::Tiers(_) = &beside {
         // Units of an earlier run would be hits that the simulation does not know.
         TieredServer::check_empty(gateway)?;
     }
-    let mut measured = measure(trace, client, prompts, pace, &mut beside).await?;
+    let mut measured = measure(trace, target.client, prompts, pace, &mut beside).await?;
     if let LiveRunReference::Tiers(tiered) = &beside {
         let samples = measured.observed.samples.iter();
         let found = samples.map(|sample| (sample.number, sample.cached_tokens));

@@ -74,7 +74,8 @@ fn kv_tokens(page: &str) -> Option<usize> {
         // vLLM puts the configuration into the labels of a gauge.
         if line.starts_with("vllm:cache_config_info{") {
             let blocks = label(line, "num_gpu_blocks")?;
-            return Some(blocks * label(line, "block_size")?);
+            // A product beyond the type is no size of a memory.
+            return blocks.checked_mul(label(line, "block_size")?);
         }
         let rest = line.strip_prefix("sglang:max_total_num_tokens")?;
         // The value is the last word: labels may hold spaces.
@@ -126,5 +127,7 @@ mod tests {
         assert_eq!(kv_tokens(sglang), Some(123_456));
         assert_eq!(kv_tokens("vllm:cache_config_info{block_size=\"16\"} 1.0"), None);
         assert_eq!(kv_tokens(""), None);
+        let most = vllm.replace("2000", &usize::MAX.to_string());
+        assert_eq!(kv_tokens(&most), None);
     }
 }

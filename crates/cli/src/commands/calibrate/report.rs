@@ -1,6 +1,6 @@
 //! Fit of a cost model to the measured times.
 
-use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
+use headstart_sim::calibrate::{EngineFit, TimedWork, WorkTiming};
 use headstart_terminal::aligned;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::file::CostModelFile;
 #[derive(Debug)]
 pub(super) struct CalibrationReport {
     fit: EngineFit,
-    timings: Vec<Timing>,
+    timings: Vec<WorkTiming>,
     /// Mean and largest relative error of what was fitted.
     errors: (f64, f64),
     /// Mean and largest relative error where each half of the shapes predicts the other.
@@ -18,7 +18,7 @@ pub(super) struct CalibrationReport {
 }
 
 impl CalibrationReport {
-    pub(super) fn new(fit: EngineFit, timings: &[Timing]) -> Self {
+    pub(super) fn new(fit: EngineFit, timings: &[WorkTiming]) -> Self {
         Self {
             fit,
             timings: timings.to_vec(),
@@ -65,8 +65,8 @@ fn told(shape: TimedWork) -> String {
 }
 
 /// Returns the mean and the largest error where each half of the shapes predicts the other.
-fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
-    let half = |odd: usize| -> Vec<Timing> {
+fn held_out(timings: &[WorkTiming], max_batched_tokens: usize) -> (f64, f64) {
+    let half = |odd: usize| -> Vec<WorkTiming> {
         let all = timings.iter().enumerate();
         // Every other shape, so that both halves span all sizes.
         all.filter(|(at, _)| at % 2 == odd).map(|(_, timing)| *timing).collect()

@@ -101,7 +101,7 @@ pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
     let report = fleet.options.run(preset, threads(fleet.threads))?;
     if let Some(file) = &fleet.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now()))
+        std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now("headstart")))
             .with_context(cannot_write)?;
     }
     output::line(&if fleet.json {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headstart_core::{CacheEvent, Nanos};
 use headstart_router::PrefixIndex;
 use headstart_router::index::Update;
-use headstart_router::stream::{Follower, StreamBatch, StreamEffect, StreamStatus};
+use headstart_router::stream::{Follower, StreamBatch, StreamEffect, StreamStatus, StreamUpdate};
 
 use super::{Commons, Station};
 use crate::streams::channel::{Delivery, ReplayAnswer};
@@ -64,9 +64,12 @@ impl Station {
         self.follower.check();
         let mut is_told = false;
         for effect in effects {
-            is_told |= !matches!(effect, StreamEffect::Ask { .. } | StreamEffect::Skipped { .. });
+            is_told |= !matches!(
+                effect,
+                StreamEffect::Ask { .. } | StreamEffect::Update(StreamUpdate::Skipped { .. })
+            );
             let is_absent = self.follower.status() == StreamStatus::Down;
-            let is_doubt = matches!(effect, StreamEffect::Doubt { .. });
+            let is_doubt = matches!(effect, StreamEffect::Update(StreamUpdate::Doubt { .. }));
             commons.tally.absences += u64::from(is_absent && is_doubt);
             self.carry_out(effect, commons)?;
         }
@@ -76,19 +79,18 @@ impl Station {
     fn carry_out(&mut self, effect: StreamEffect, commons: &mut Commons) -> Result<(), String> {
         let now = commons.now;
         match effect {
-            StreamEffect::Apply { seq, mut events } => {
+            StreamEffect::Update(StreamUpdate::Events { seq, mut events }) => {
                 // A follower may reorder batches, but must name each by its own number.
                 let position = unmark(&mut events).filter(|position| position.seq == seq);
                 let position = position.ok_or("a batch was changed on its way")?;
                 commons.note(|| format!("{:?} applies {position:?}", self.replica));
                 commons.tally.applied += 1;
                 let process = &self.processes[position.process.0];
-                let context = (&commons.catalog, now);
-                self.truth.apply(position, process.records(), context)?;
+                self.truth.apply(position, process.records(), &commons.catalog, now)?;
                 self.lateness.on_applied(position, now);
                 commons.index.update(self.replica, Update::Events(&events), now);
             }
-            StreamEffect::Clear => {
+            StreamEffect::Update(StreamUpdate::Clear) => {
                 commons.note(|| format!("{:?} forgets everything", self.replica));
                 commons.tally.clears += 1;
                 self.truth.forget();
@@ -96,13 +98,13 @@ impl Station {
                 let cleared = [CacheEvent::Cleared];
                 commons.index.update(self.replica, Update::Events(&cleared), now);
             }
-            StreamEffect::Doubt { batches } => {
+            StreamEffect::Update(StreamUpdate::Doubt { batches }) => {
                 commons.note(|| format!("{:?} doubts, {batches} lost", self.replica));
                 commons.tally.doubts += 1;
                 self.truth.doubt(now);
                 commons.index.update(self.replica, Update::Doubt, now);
             }
-            StreamEffect::Trust => {
+            StreamEffect::Update(StreamUpdate::Trust) => {
                 commons.note(|| format!("{:?} takes its doubt back", self.replica));
                 commons.tally.trusts += 1;
                 self.truth.trust(now)?;
@@ -130,7 +132,8 @@ impl Station {
                     self.channel.connect(now, pause, &mut commons.rng);
                 }
             }
-            StreamEffect::Skipped { .. } | StreamEffect::Status(_) => {}
+            StreamEffect::Update(StreamUpdate::Skipped { .. })
+            | StreamEffect::Update(StreamUpdate::Status(_)) => {}
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ impl Folder {
             views.map(|view| view.name).collect::<Vec<_>>()
         });
         let names: Vec<_> = views.collect();
-        packing.used((units, 0), origin, &kept, names, self.now);
+        packing.used(PromptUnits { units, first: 0 }, origin, &kept, names, self.now);
     }
 
     fn tend(&mut self, number: usize) {
@@ -319,7 +319,7 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     let mut packing = PackManager::new(Some(options(100)), 1);
     let pack = |units: Vec<BlockHash>| {
         let order = vec![0, 1];
-        let name = Pack::name_of(&units, 1, (&order, 0));
+        let name = Pack::name_of(&units, 1, &order, 0);
         FoundPack { name, units, part: 1, order, generation: 0 }
     };
     let wrong = FoundPack { name: BlockHash::from_u64(9), ..pack(chain(0, 0..2)) };
@@ -392,5 +392,20 @@ fn what_nobody_reads_gives_way() {
         folder.check_settled("settled");
         let is_packed = |node| folder.times(&chain(branch + node, 0..2)) == [1; 2 * LAYERS];
         assert!((0..2).all(is_packed), "replica {number}, {branch}");
+    }
+}
+
+/// After a restart without reordering, packs of before take room that is given to units.
+#[test]
+fn without_room_a_found_pack_leaves_the_folder() {
+    for (options, is_kept) in [(None, false), (Some(options(0)), false), (Some(options(2)), true)] {
+        let mut packing = PackManager::new(options, LAYERS);
+        let (units, part, order) = (chain(0, 0..2), LAYERS as u16, vec![0, 1]);
+        let name = Pack::name_of(&units, part, &order, 0);
+        packing.found(FoundPack { name, units, part, order, generation: 0 }, Nanos(1));
+        assert_eq!(packing.packs.contains(name), is_kept);
+        let dropped = packing.take_dropped(|_| false);
+        assert_eq!(dropped, if is_kept { Vec::new() } else { vec![name] });
+        packing.packs.check();
     }
 }

@@ -57,7 +57,8 @@ impl Document {
         let taken = 1 + size.facts * FACT_TOKENS + size.symbols;
         assert!(taken <= size.tokens, "facts and symbols do not fit");
         let facts = draw_facts(rng, size.facts);
-        let mut pieces: Vec<Vec<TokenMeaning>> = facts.iter().copied().map(fact).collect();
+        let mut pieces: Vec<Vec<TokenMeaning>> =
+            facts.iter().map(|&(key, value)| fact(key, value)).collect();
         let lead = 0.55 + 0.1 * rng.next_f64();
         let winners = (size.symbols as f64 * lead).round() as usize;
         for index in 0..size.symbols {
@@ -130,7 +131,7 @@ fn draw_facts(rng: &mut Rng, count: usize) -> Vec<(u8, u8)> {
     keys.into_iter().map(|key| (key, rng.below(KEYS) as u8)).collect()
 }
 
-fn fact((key, value): (u8, u8)) -> Vec<TokenMeaning> {
+fn fact(key: u8, value: u8) -> Vec<TokenMeaning> {
     vec![
         TokenMeaning::Open,
         TokenMeaning::Key(key),

@@ -67,6 +67,22 @@ mod tests {
     }
 
     #[test]
+    fn an_object_ends_in_each_prompt_where_it_closes() {
+        let member = |name: &str, seed: u64| {
+            let text = prose(seed, 60).trim().replace('\n', " ");
+            format!("\"{name}\": \"{text}\"")
+        };
+        let (first, second, third) = (member("first", 1), member("second", 2), member("third", 3));
+        let short = format!("{{{first}, {second}}}");
+        let long = format!("{{{second}, {first}, {third}}}");
+        for end in ["", " Answer the question with care."] {
+            let (old, new) = (format!("Settings: {short}{end}"), format!("Settings: {long}{end}"));
+            check(&old, &new, Some(("json-keys", &short, &long)));
+            check(&new, &old, Some(("json-keys", &long, &short)));
+        }
+    }
+
+    #[test]
     fn keys_inside_of_tools_are_no_tool_order() {
         let tool = |first: &str, second: &str| {
             format!(

@@ -38,8 +38,10 @@ pub(super) struct ReorderedSpan {
     pub(super) is_members: bool,
     /// Start of the first unit that moved: the same in both prompts.
     pub(super) start: usize,
-    /// End of the last unit that moved, in the newer prompt.
-    pub(super) end: usize,
+    /// End of the last unit that moved, in the older prompt.
+    old_end: usize,
+    /// The same in the newer prompt: units may have been added to it, or removed.
+    new_end: usize,
 }
 
 impl ReorderedSpan {
@@ -56,9 +58,11 @@ impl ReorderedSpan {
         }
         // The stack is copied first, because the stretch may close some of its brackets.
         let before = brackets.open.clone();
+        let mut old_brackets = brackets.clone();
         brackets.begin();
         for at in start..end {
             brackets.step(words, at);
+            old_brackets.step(&aligned.old, at);
         }
         // The units that moved lie at the least depth: deeper brackets open and close inside of
         // them.
@@ -72,13 +76,14 @@ impl ReorderedSpan {
             len,
             is_members,
             start: before.get(outer).map_or(start, |open| open.0),
-            end: brackets.closed(words, end, outer),
+            old_end: old_brackets.closed(&aligned.old, end, outer),
+            new_end: brackets.closed(words, end, outer),
         })
     }
 
     /// The words to show.
     pub(super) fn spans(&self) -> WordSpans {
-        WordSpans { old: self.start..self.end, new: self.start..self.end }
+        WordSpans { old: self.start..self.old_end, new: self.start..self.new_end }
     }
 
     /// Whether whole segments moved, and not words here and there.
@@ -111,7 +116,7 @@ fn balanced(old: &[Word], new: &[Word]) -> Option<usize> {
 }
 
 /// Open brackets of JSON and the like.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Brackets {
     /// Place and character of each.
     open: Vec<(usize, u8)>,

@@ -66,11 +66,11 @@ fn behind_note<'a>(aligned: &'a PromptAlignment<'_>) -> Option<&'a Region> {
             return Some(region);
         }
         // A summary may quote what it stands for: all up to where both agree for long is one gap.
-        let whole = (first.0.start..old.end, first.1.start..new.end);
+        let whole = WordSpans { old: first.0.start..old.end, new: first.1.start..new.end };
         if region.agrees >= SUMMARY_AGREES_WORDS {
-            return is_gone(aligned, whole, region).then_some(region);
+            return is_gone(aligned, &whole, region).then_some(region);
         }
-        let is_replaced = || is_summed_up(aligned, &whole.0, &whole.1, region);
+        let is_replaced = || is_summed_up(aligned, &whole.old, &whole.new, region);
         if region.agrees >= AGREES_WORDS && is_replaced() {
             return Some(region);
         }
@@ -87,15 +87,13 @@ fn behind_note<'a>(aligned: &'a PromptAlignment<'_>) -> Option<&'a Region> {
 /// Whether messages went, or the beginning of all, or what an earlier message held, such as the
 /// result of a tool.
 fn is_gap(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
-    region.agrees >= AGREES_WORDS && is_gone(aligned, aligned.span(region), region)
+    let (old, new) = aligned.span(region);
+    region.agrees >= AGREES_WORDS && is_gone(aligned, &WordSpans { old, new }, region)
 }
 
 /// The same of the words from a difference up to where both agree.
-fn is_gone(
-    aligned: &PromptAlignment<'_>,
-    (old, new): (Range<usize>, Range<usize>),
-    region: &Region,
-) -> bool {
+fn is_gone(aligned: &PromptAlignment<'_>, spans: &WordSpans, region: &Region) -> bool {
+    let WordSpans { old, new } = spans;
     let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
     let is_word = |class: Class| class != Class::Punctuation && !class.is_markup();
     let has_roles = count(gone, |class| class == Class::Role) > 0
@@ -108,7 +106,7 @@ fn is_gone(
     let kept = &aligned.new[new.end..new.end + region.agrees];
     let has_roles = has_roles && (count(instead, is_word) == 0 || turns(kept) >= GONE_TURNS);
     let is_less = (has_roles || is_front || is_emptied) && instead.len() * 2 <= gone.len();
-    (is_less || is_summed_up(aligned, &old, &new, region)) && count(gone, is_word) >= GONE_WORDS
+    (is_less || is_summed_up(aligned, old, new, region)) && count(gone, is_word) >= GONE_WORDS
 }
 
 fn turns(words: &[Word]) -> usize {

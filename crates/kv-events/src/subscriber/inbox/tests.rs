@@ -51,7 +51,7 @@ enum Seen {
 
 fn in_short(update: StreamUpdate) -> Seen {
     match update {
-        StreamUpdate::Events(events) => match &events[..] {
+        StreamUpdate::Events { events, .. } => match &events[..] {
             [CacheEvent::Removed { blocks, .. }] => {
                 Seen::Value(u128::from_be_bytes(blocks[0].0) as u64)
             }

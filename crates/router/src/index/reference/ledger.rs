@@ -225,7 +225,8 @@ impl<'a> EventWriter<'a> {
         }
     }
 
-    fn stored_again(&mut self, (group, tier): GroupTier, blocks: &[BlockHash]) {
+    fn stored_again(&mut self, place: GroupTier, blocks: &[BlockHash]) {
+        let (group, tier) = place;
         let known = self.contents.groups.get(&group);
         for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
             let event = StoredBlocks {
@@ -243,7 +244,8 @@ impl<'a> EventWriter<'a> {
         }
     }
 
-    fn removed(&mut self, (group, tier): GroupTier, blocks: &[BlockHash], at: Nanos) {
+    fn removed(&mut self, place: GroupTier, blocks: &[BlockHash], at: Nanos) {
+        let (group, tier) = place;
         for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
             let event = CacheEvent::Removed { blocks: piece.to_vec(), tier, group };
             self.events.push((at, event));

@@ -10,7 +10,7 @@ use headstart_core::Nanos;
 
 use super::Follower;
 use crate::stream::doubt::{Doubt, PendingAnswer};
-use crate::stream::{LATE_TIME_MAX, SILENCE_TIME_MAX, StreamEffect};
+use crate::stream::{LATE_TIME_MAX, SILENCE_TIME_MAX, StreamEffect, StreamUpdate};
 
 impl Follower {
     /// When what may be missing is to be doubted, unless all is in doubt already.
@@ -49,7 +49,7 @@ impl Follower {
         if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
             self.is_exact = was_exact;
             self.doubt = None;
-            effects.push(StreamEffect::Trust);
+            effects.push(StreamEffect::Update(StreamUpdate::Trust));
         }
     }
 

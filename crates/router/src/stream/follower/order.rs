@@ -4,7 +4,7 @@ use headstart_core::Nanos;
 
 use super::Follower;
 use crate::stream::doubt::Doubt;
-use crate::stream::{Damage, StreamBatch, StreamEffect};
+use crate::stream::{Damage, StreamBatch, StreamEffect, StreamUpdate};
 
 impl Follower {
     /// Applies a batch of this life, or keeps it until it can be.
@@ -124,12 +124,13 @@ impl Follower {
         self.is_catching_up &= self.replays.is_busy();
         self.is_exact |= batch.has_clear();
         let StreamBatch { seq, events, damage, .. } = batch;
-        effects.push(StreamEffect::Apply { seq, events });
+        effects.push(StreamEffect::Update(StreamUpdate::Events { seq, events }));
         if let Damage::Skipped { reasons, may_have_removed } = damage {
             self.counts.damaged_batches += 1;
             // Skipped events leave what is applied incomplete, even if none of them is a removal.
             self.is_exact = false;
-            let skipped = |(reason, events)| StreamEffect::Skipped { reason, events };
+            let skipped =
+                |(reason, count)| StreamEffect::Update(StreamUpdate::Skipped { reason, count });
             effects.extend(reasons.into_iter().map(skipped));
             if may_have_removed {
                 self.doubt(0, effects);
@@ -152,10 +153,10 @@ impl Follower {
         self.is_exact = false;
         self.doubt = Some(Doubt::Final);
         match effects.last_mut() {
-            Some(StreamEffect::Doubt { batches: before }) => {
+            Some(StreamEffect::Update(StreamUpdate::Doubt { batches: before })) => {
                 *before = before.saturating_add(batches);
             }
-            _ => effects.push(StreamEffect::Doubt { batches }),
+            _ => effects.push(StreamEffect::Update(StreamUpdate::Doubt { batches })),
         }
     }
 
@@ -169,7 +170,7 @@ impl Follower {
     /// The publisher has told nothing before: whatever is known of it is of an earlier life.
     pub(super) fn begin(&mut self, effects: &mut Vec<StreamEffect>) {
         if !std::mem::replace(&mut self.is_own, true) {
-            effects.push(StreamEffect::Clear);
+            effects.push(StreamEffect::Update(StreamUpdate::Clear));
         }
     }
 
@@ -201,6 +202,6 @@ impl Follower {
         self.has_replied = false;
         self.before = None;
         self.counts.epoch += 1;
-        effects.push(StreamEffect::Clear);
+        effects.push(StreamEffect::Update(StreamUpdate::Clear));
     }
 }

@@ -135,14 +135,14 @@ fn removed(number: u64) -> CacheEvent {
 
 fn in_short(effect: &StreamEffect) -> Out {
     match effect {
-        StreamEffect::Apply { seq, .. } => Apply(*seq),
-        StreamEffect::Clear => Clear,
-        StreamEffect::Doubt { batches } => Doubt(*batches),
-        StreamEffect::Trust => Trust,
-        StreamEffect::Skipped { events, .. } => Skipped(*events),
+        StreamEffect::Update(StreamUpdate::Events { seq, .. }) => Apply(*seq),
+        StreamEffect::Update(StreamUpdate::Clear) => Clear,
+        StreamEffect::Update(StreamUpdate::Doubt { batches }) => Doubt(*batches),
+        StreamEffect::Update(StreamUpdate::Trust) => Trust,
+        StreamEffect::Update(StreamUpdate::Skipped { count, .. }) => Skipped(*count),
         StreamEffect::Ask { from, .. } => Ask(*from),
         StreamEffect::Reconnect => Reconnect,
-        StreamEffect::Status(status) => Status(*status),
+        StreamEffect::Update(StreamUpdate::Status(status)) => Status(*status),
     }
 }
 

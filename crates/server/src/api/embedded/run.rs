@@ -52,14 +52,21 @@ pub(super) struct ReplyFormat {
     pub(super) shape: Box<dyn AnswerWriter>,
 }
 
+/// A request with its first token, and how it is answered.
+pub(super) struct AcceptedRun {
+    pub(super) prompt: RunPrompt,
+    pub(super) reply: ReplyFormat,
+    pub(super) accepted: PrefilledRequest,
+}
+
 impl GenerationRun {
     pub(super) fn start(
         call: &CompletionCall,
         embedded: &EmbeddedReplicas,
         generation: &Generation,
-        (mut prompt, reply): (RunPrompt, ReplyFormat),
-        accepted: PrefilledRequest,
+        run: AcceptedRun,
     ) -> Self {
+        let AcceptedRun { mut prompt, reply, accepted } = run;
         let gateway = call.gateway.clone();
         let tokenizer = embedded.prompt.tokenizer.clone();
         let answer = match generation.max_tokens {

@@ -62,7 +62,7 @@ impl PrefixTree {
         let mut shown = Vec::with_capacity(count.min(self.len()));
         let roots = self.sorted(self.roots(), &chosen, now);
         for root in roots {
-            self.show(root, None, 0, (&chosen, now), &mut shown);
+            self.show(root, &chosen, now, &mut shown);
         }
         shown
     }
@@ -132,16 +132,10 @@ impl PrefixTree {
         branches
     }
 
-    /// Adds a branch and those behind it. Not by recursion: chains are as deep as talks are long.
-    fn show(
-        &self,
-        root: usize,
-        parent: Option<usize>,
-        before: usize,
-        (chosen, now): (&[bool], Nanos),
-        shown: &mut Vec<ShownBranch>,
-    ) {
-        let mut open = vec![(root, parent, before)];
+    /// Adds a root and the branches behind it. Not by recursion: chains are as deep as talks are
+    /// long.
+    fn show(&self, root: usize, chosen: &[bool], now: Nanos, shown: &mut Vec<ShownBranch>) {
+        let mut open = vec![(root, None, 0)];
         let all = self.heat.at(now).max(1e-9);
         while let Some((at, parent, before)) = open.pop() {
             let branch = self.branch(at);

@@ -70,7 +70,8 @@ impl FleetRun<'_> {
     /// A replica's publisher answers; a dead one does not.
     pub(super) fn answer_replay(
         &mut self,
-        (gateway, life): (usize, u32),
+        gateway: usize,
+        life: u32,
         replica: usize,
         ReplayRequest { replay, from }: ReplayRequest,
     ) {

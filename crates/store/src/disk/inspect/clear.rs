@@ -16,7 +16,7 @@ use super::{FolderInspector, RecordState, SegmentView};
 use crate::disk::folder::{DiskError, destroy, io_at};
 use crate::disk::layout::{TableEntry, table_pages};
 use crate::disk::recover::RecoveryVerdict;
-use crate::disk::scan::{set_aside, write_footer};
+use crate::disk::scan::{SegmentPages, set_aside, write_footer};
 use crate::inspect::CleanupReport;
 use crate::record::PAGE;
 
@@ -101,8 +101,8 @@ impl FolderInspector {
     fn shrink(&self, view: &SegmentView, pages: u32) -> io::Result<()> {
         let (stay, go) = view.sorted();
         if !go.is_empty() || !view.is_sealed {
-            let place = (view.end, pages);
-            write_footer(&self.folder, view.id, view.sequence, &stay, place)?;
+            let pages = SegmentPages { end: view.end, all: pages };
+            write_footer(&self.folder, view.id, view.sequence, &stay, pages)?;
         }
         let file = File::options().write(true).open(self.folder.segment_path(view.id))?;
         for entry in &go {

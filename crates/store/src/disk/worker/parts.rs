@@ -49,11 +49,7 @@ enum Stop {
 }
 
 impl Getting {
-    pub(super) fn new(
-        ticket: Ticket,
-        (name, part): (BlockHash, u16),
-        place: RecordLocation,
-    ) -> Self {
+    pub(super) fn new(ticket: Ticket, name: BlockHash, part: u16, place: RecordLocation) -> Self {
         Self { ticket, name, part, place, step: PartReadStep::Front, read_bytes: 0 }
     }
 

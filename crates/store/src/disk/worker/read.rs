@@ -87,7 +87,7 @@ impl Worker {
             return Err(CommandOutcome::Missing);
         };
         if let Some(part) = part {
-            let getting = parts::Getting::new(ticket, (name, part), place);
+            let getting = parts::Getting::new(ticket, name, part, place);
             self.start_part(getting, slot);
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::disk::layout::{TableEntry, TableKind, table_pages, write_table};
 use crate::record::Record;
 
 pub(super) use queues::{Addition, AdditionOrigin, Writes};
-use queues::{CommitGroup, PutWaiters};
+use queues::{CommitGroup, GroupPlace, PutWaiters};
 
 /// Bytes that complete a group: enough that a commit costs little beside them.
 const GROUP_BYTES: usize = 8 << 20;
@@ -219,7 +219,8 @@ impl Worker {
             is_committing: false,
             failure: None,
         });
-        let started = self.start_writes((group, segment), (sequence, number), first_page, buffers);
+        let place = GroupPlace { segment, sequence, number, first_page };
+        let started = self.start_writes(group, place, buffers);
         if let Err(error) = started {
             // Nothing of it may count; what was started is waited for.
             self.group_mut(group).failure = Some(failure_of(&error));
@@ -231,11 +232,11 @@ impl Worker {
     /// time.
     fn start_writes(
         &mut self,
-        (group, segment): (u64, SegmentId),
-        (sequence, number): (u64, u64),
-        first_page: u32,
+        group: u64,
+        place: GroupPlace,
         mut buffers: VecDeque<Buffer>,
     ) -> io::Result<()> {
+        let GroupPlace { segment, sequence, number, first_page } = place;
         let file = self.open_file(segment)?;
         let entries = self.group_mut(group).entries.iter();
         let entries: Vec<TableEntry> = entries.map(|(entry, _)| *entry).collect();
@@ -276,12 +277,17 @@ impl Worker {
     }
 
     pub(super) fn wrote(&mut self, group: u64, result: io::Result<()>) {
-        let group = self.group_mut(group);
-        group.writes_left -= 1;
+        let written = self.group_mut(group);
+        written.writes_left -= 1;
         if let Err(error) = result {
             // Given up only after its other writes have ended, because
             // they still change these pages.
-            group.failure = Some(failure_of(&error));
+            written.failure = Some(failure_of(&error));
+        }
+        if written.writes_left == 0 {
+            let segment = written.segment;
+            // Before anything else: the segment may be free once the group has ended.
+            self.destroy_written(group, segment);
         }
         self.settle_groups();
     }

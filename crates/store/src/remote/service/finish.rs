@@ -50,7 +50,7 @@ impl Service {
                 self.end_removal(ticket, done);
             }
             (RequestPurpose::Purge { ticket, tenant }, done) => {
-                self.purging.retain(|&purged| purged != tenant);
+                self.end_purging(tenant);
                 self.end_removal(ticket, done);
             }
             (RequestPurpose::Sweep(names), _) => {

@@ -1,7 +1,10 @@
 //! Requests of the loop's own: it checks if the store is back, lists it, and deletes expired,
 //! damaged and excess records.
 
-use headstart_core::BlockHash;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use headstart_core::{BlockHash, TenantTag};
 use tokio::time::Instant;
 
 use super::{Newer, RequestPurpose, RequestResult, Service};
@@ -38,7 +41,7 @@ impl Service {
             // their names count as newer.
             self.newer = Some(Newer {
                 names: self.puts.keys().chain(self.deleting.keys()).copied().collect(),
-                tenants: self.purging.iter().copied().collect(),
+                tenants: self.purging.keys().copied().collect(),
             });
             let store = self.setup.store.clone();
             self.ask(
@@ -125,11 +128,19 @@ impl Service {
     }
 
     pub(super) fn unblock(&mut self, names: &[BlockHash]) {
-        for name in names {
-            let count = self.deleting.remove(name).unwrap_or(0);
-            if count > 1 {
-                self.deleting.insert(*name, count - 1);
-            }
-        }
+        names.iter().for_each(|&name| count_down(&mut self.deleting, name));
+    }
+
+    /// A purge ended: puts of the tenant wait for the others.
+    pub(super) fn end_purging(&mut self, tenant: TenantTag) {
+        count_down(&mut self.purging, tenant);
+    }
+}
+
+/// Counts one less; what is counted down to nothing goes.
+fn count_down<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    let count = counts.remove(&key).unwrap_or(0);
+    if count > 1 {
+        counts.insert(key, count - 1);
     }
 }

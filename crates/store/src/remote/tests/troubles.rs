@@ -13,7 +13,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use super::bench::{Bench, Folder, assert_failed, assert_loaded, meta, objects, options, record};
 use super::faulty::Faulty;
 use crate::backend::{Command, CommandOutcome, Condition, Failure, LossReason, Report};
-use crate::record::Draft;
+use crate::record::{Draft, Header};
 use crate::remote::RemoteOptions;
 use crate::remote::trouble::{Trouble, TroubleKind};
 
@@ -157,6 +157,31 @@ fn what_is_not_the_record_of_its_name_is_damaged() {
     moved.expect("memory renames");
     let mut bench = Bench::over(&store, &options());
     assert_failed(&bench.get(1), Failure::Corrupt);
+}
+
+/// Stores refuse to read a range of nothing, in words that look like an outage.
+#[test]
+fn an_object_too_short_for_a_header_is_damaged() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    let name = objects(&store).remove(0);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.expect("a runtime");
+    for len in [0, 1, Header::LEAST_BYTES as usize - 1] {
+        let object = Path::from(name.as_str());
+        let cut = store.inner.put(&object, vec![0; len].into());
+        runtime.block_on(cut).expect("memory");
+        let mut bench = Bench::over(&store, &options());
+        let (slot, name) = (bench.slot(), BlockHash::from_u64(1));
+        let part = bench.ask(|ticket| Command::GetPart { ticket, name, part: 0, slot });
+        assert_failed(&part, Failure::Corrupt);
+        bench.lost(1, LossReason::Corrupt);
+        bench.eventually("set aside", |_| {
+            objects(&store).iter().all(|left| left.contains("quarantine"))
+        });
+        assert_eq!(bench.remote.stats().retries.load(Relaxed), 0, "{len}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
 /// Fields of a request's time, the first that can be read counts.
-pub(super) const ARRIVALS: [&str; 8] = [
+pub(super) const ARRIVALS: &[&str] = &[
     "timestamp",
     "created",
     "created_at",

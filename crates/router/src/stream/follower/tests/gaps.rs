@@ -107,7 +107,7 @@ fn a_clear_makes_a_partial_stream_complete() {
     cleared.events.push(CacheEvent::Cleared);
     let mut effects = Vec::new();
     script.follower.on_live(cleared, script.now, &mut effects);
-    assert_eq!(effects[1..], [StreamEffect::Status(Complete)]);
+    assert_eq!(effects[1..], [StreamEffect::Update(StreamUpdate::Status(Complete))]);
 }
 
 #[test]

@@ -55,6 +55,17 @@ pub(super) struct CommitGroup {
     pub(super) failure: Option<Failure>,
 }
 
+/// Place of a group in a segment.
+#[derive(Clone, Copy)]
+pub(super) struct GroupPlace {
+    pub(super) segment: SegmentId,
+    /// The segment's sequence number.
+    pub(super) sequence: u64,
+    /// The group's number in its segment.
+    pub(super) number: u64,
+    pub(super) first_page: u32,
+}
+
 impl Writes {
     /// Whether nothing is to be added.
     pub(in crate::disk::worker) fn is_empty(&self) -> bool {
@@ -85,6 +96,16 @@ impl Writes {
         let theirs = self.waiting.iter();
         let theirs = theirs.filter(|(_, waiting)| waiting.tenant == tenant);
         theirs.map(|(&name, _)| name).collect()
+    }
+
+    /// Numbers of the groups with records of a tenant whose writes have not ended.
+    pub(in crate::disk::worker) fn groups_being_written(&self, tenant: TenantTag) -> Vec<u64> {
+        let is_theirs = |group: &CommitGroup| {
+            let mut entries = group.entries.iter();
+            group.writes_left > 0 && entries.any(|(entry, _)| entry.tenant == tenant)
+        };
+        let groups = (self.first_group..).zip(&self.groups);
+        groups.filter(|(_, group)| is_theirs(group)).map(|(number, _)| number).collect()
     }
 
     /// An addition was taken off its queue.

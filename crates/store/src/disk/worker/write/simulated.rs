@@ -1,6 +1,7 @@
 //! A disk for the tests: its operations end in any order, some of them fail, power is lost at any
 //! step. One thread and one seed, so that a failure is the same each time.
 
+mod purges;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use headstart_core::{IdentityDigest, Rng};
+use headstart_core::{IdentityDigest, Rng, TenantTag};
 
 use super::super::*;
 use crate::arena::Arena;
@@ -65,6 +66,8 @@ struct Sim {
     flying: Vec<InFlightOperation>,
     /// Written and not durable, by inode and page.
     volatile: HashMap<u64, BTreeMap<u64, Page>>,
+    /// Whether nothing is volatile, so that what is destroyed is ordered with what is written.
+    writes_through: bool,
     next: u64,
     waiting: BTreeMap<Ticket, SimulatedCommand>,
     outcomes: BTreeMap<Ticket, CommandOutcome>,
@@ -144,6 +147,7 @@ impl Sim {
             arena: Arena::new(SLOT, 128).expect("memory"),
             flying: Vec::new(),
             volatile: HashMap::new(),
+            writes_through: false,
             next: 0,
             waiting: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -261,7 +265,13 @@ impl Sim {
     fn end(&mut self, index: usize, errno: Option<i32>) {
         let mut flying = self.flying.swap_remove(index);
         let result = match errno {
-            Some(errno) => Err(io_error(errno)),
+            Some(errno) => {
+                // As far as it was carried out; where writes are volatile, none of it need last.
+                if self.writes_through {
+                    let _ = self.carry_out(&mut flying);
+                }
+                Err(io_error(errno))
+            }
             None => self.carry_out(&mut flying),
         };
         let (id, op) = (flying.id, flying.op);
@@ -284,9 +294,13 @@ impl Sim {
                 }
             }
             IoOperation::Write { file, .. } => {
-                let inode = inode(file);
-                let pages = self.volatile.entry(inode).or_default();
-                pages.extend(pages_of(&flying.op));
+                let file = file.clone();
+                let written = pages_of(&flying.op);
+                if self.writes_through {
+                    written.for_each(|(at, page)| write_page(&file, at * PAGE as u64, &page));
+                } else {
+                    self.volatile.entry(inode(&file)).or_default().extend(written);
+                }
             }
             IoOperation::Sync { file } => {
                 let pages = self.volatile.entry(inode(file)).or_default();

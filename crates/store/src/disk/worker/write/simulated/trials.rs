@@ -5,14 +5,14 @@ use super::*;
 /// Seeds of each trial where nothing else is asked for (`HEADSTART_SEEDS`): some seconds.
 const SEEDS: u64 = 10;
 
-fn seeds() -> u64 {
+pub(super) fn seeds() -> u64 {
     let asked = std::env::var("HEADSTART_SEEDS");
     asked.map_or(SEEDS, |seeds| seeds.parse().expect("HEADSTART_SEEDS: a number"))
 }
 
 /// Parameters of a trial.
 #[derive(Clone, Copy, Debug)]
-struct PowerLossTrial {
+pub(super) struct PowerLossTrial {
     seed: u64,
     steps: usize,
     lives: usize,
@@ -94,7 +94,7 @@ fn load_all(sim: &mut Sim, names: &BTreeSet<u64>) -> Vec<u64> {
     missing
 }
 
-fn random_step(sim: &mut Sim, trial: PowerLossTrial, rng: &mut Rng) {
+pub(super) fn random_step(sim: &mut Sim, trial: PowerLossTrial, rng: &mut Rng) {
     match rng.below(100) {
         0..30 => {
             let name = rng.below(trial.names) as u64;
@@ -145,12 +145,15 @@ fn check(trial: PowerLossTrial, seeds: std::ops::Range<u64>) {
     assert!(failures.is_empty(), "{} failed, the first: {}", failures.len(), failures[0]);
 }
 
-const CROWDED: PowerLossTrial = PowerLossTrial {
+/// Little, so that segments are cleaned.
+pub(super) const BUDGET: u64 = 3 << 20;
+
+pub(super) const CROWDED: PowerLossTrial = PowerLossTrial {
     seed: 0,
     steps: 3_000,
     lives: 4,
     names: 400,
-    budget_bytes: 3 << 20,
+    budget_bytes: BUDGET,
     failing_writes: 0.0,
     failing_reads: 0.0,
     looks: true,
@@ -265,10 +268,9 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
         }
         tried += 1;
         let purge = sim.purge(2);
-        sim.step();
+        sim.quiet();
         let outcome = sim.outcomes.remove(&purge);
         assert!(matches!(outcome, Some(CommandOutcome::Removed(_))), "{outcome:?}");
-        sim.quiet();
         sim.crash_keeping(1.0, &mut rng);
         let mut sim = Sim::open(place.path(), CROWDED.budget_bytes);
         let moving: BTreeSet<u64> = moving.into_iter().collect();
