@@ -27,6 +27,7 @@
 //! | [`change`] | the texts around the place where two prompts part |
 //! | [`why`] | one request, found and explained |
 //! | [`lint`] | the check of all prompts against a baseline |
+//! | [`sample_log`] | a generated log to try an analysis on |
 //!
 //! Findings name a cause by what `headstart_insight` detects, and the replay is `headstart_sim`'s:
 //! the live gateway and the simulator run the same code.
@@ -54,6 +55,7 @@ pub mod memory;
 pub mod prompt;
 pub mod rendering;
 pub mod results;
+pub mod sample_log;
 pub mod traffic;
 pub mod walk;
 pub mod why;

@@ -3,6 +3,7 @@
 //! | module | renders |
 //! |---|---|
 //! | [`analyze`] | where the prompt tokens of a log went, and what would avoid it |
+//! | [`calibrate`] | a cost model and how well it fits measured times |
 //! | [`replay`] | hit rates by eviction policy and capacity |
 //! | [`fleet`] | routing strategies, simulated or measured |
 //! | [`plan`] | what each size of a lower tier saves |
@@ -12,6 +13,7 @@
 //! command, no option and no file.
 
 pub mod analyze;
+pub mod calibrate;
 pub mod fleet;
 pub mod plan;
 pub mod replay;

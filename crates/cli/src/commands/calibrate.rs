@@ -1,7 +1,6 @@
 //! `headstart calibrate`: what an engine's steps cost, measured or derived.
 
 mod file;
-mod report;
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +9,11 @@ use clap::Args;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_core::{EngineModel, UsageError};
 use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
+use headstart_report::calibrate::{self as report, CostModelFile};
 use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::calibrate::{EngineFit, TimedWork, WorkTiming};
 use headstart_terminal::{self as output, TaskProgress};
 
-use self::file::CostModelFile;
 use super::bench::BenchServer;
 use super::serve;
 use crate::config::{ServeOptions, cost_model};

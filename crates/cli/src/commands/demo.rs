@@ -1,12 +1,9 @@
 //! `headstart demo`.
-
-mod traffic;
-mod words;
-
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_analysis::sample_log;
 use headstart_analysis::traffic::LogSource;
 use headstart_core::UsageError;
 use headstart_terminal as output;
@@ -55,7 +52,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     let mut outputs = vec![("--html", page.as_path())];
     outputs.extend(demo.log.as_deref().map(|log| ("--log", log)));
     output::files(&outputs, &[])?;
-    let log = traffic::log(demo.seed);
+    let log = sample_log::log(demo.seed);
     if let Some(path) = &demo.log {
         // The same log may be written again: a second run must not fail.
         if is_another_file(path, &log) {

@@ -1,54 +1,6 @@
-//! The file of a cost model, written; and what a server's metrics say that belongs in it.
+//! Facts of a cost model that a server's metrics report.
 
-use std::fmt::Write as _;
-
-use headstart_core::EngineModel;
 use headstart_loadgen::{LoadgenError, fetch};
-
-/// Contents of a cost model file.
-#[derive(Debug)]
-pub(super) struct CostModelFile {
-    /// Origin of the model, in sentences.
-    pub(super) told: Vec<String>,
-    pub(super) engine: EngineModel,
-    pub(super) max_sequences: usize,
-    /// Latency of a request outside the engine, seconds.
-    pub(super) latency_s: f64,
-}
-
-impl CostModelFile {
-    /// The file that [`crate::config::cost_model`] reads.
-    pub(super) fn to_toml(&self) -> String {
-        let mut text = String::new();
-        for line in &self.told {
-            let _ = writeln!(text, "# {line}");
-        }
-        let cost = &self.engine.cost;
-        let seconds = [
-            ("overhead_s", cost.overhead_s),
-            ("weights_s", cost.weights_s),
-            ("token_s", cost.token_s),
-            ("pair_s", cost.pair_s),
-            ("kv_token_s", cost.kv_token_s),
-            ("sequence_s", cost.sequence_s),
-            ("load_token_s", self.engine.load_token_s),
-            ("latency_s", self.latency_s),
-        ];
-        for (name, value) in seconds {
-            // Five digits: timings are less precise than that.
-            let _ = writeln!(text, "{name} = {value:.4e}");
-        }
-        let counts = [
-            ("max_batched_tokens", self.engine.max_batched_tokens),
-            ("max_sequences", self.max_sequences),
-            ("kv_tokens", self.engine.kv_tokens),
-        ];
-        for (name, value) in counts {
-            let _ = writeln!(text, "{name} = {value}");
-        }
-        text
-    }
-}
 
 /// Returns the tokens that fit the KV memory of the server at `url`, if its metrics say so: vLLM
 /// reports blocks and their size, SGLang tokens.
@@ -92,6 +44,9 @@ fn label(line: &str, name: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use headstart_core::cost::roofline::{Gpu, ModelShape};
+
+    use headstart_core::EngineModel;
+    use headstart_report::calibrate::CostModelFile;
 
     use super::*;
     use crate::config::cost_model;

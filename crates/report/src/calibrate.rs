@@ -1,14 +1,63 @@
-//! Fit of a cost model to the measured times.
+//! Report of a calibration: the cost model as a file, and how well it fits the measured times.
 
+use std::fmt::Write as _;
+
+use headstart_core::EngineModel;
 use headstart_sim::calibrate::{EngineFit, TimedWork, WorkTiming};
 use headstart_terminal::aligned;
 use serde_json::{Value, json};
 
-use super::file::CostModelFile;
+/// Contents of a cost model file.
+#[derive(Debug)]
+pub struct CostModelFile {
+    /// Origin of the model, in sentences.
+    pub told: Vec<String>,
+    /// Costs and limits of the engine.
+    pub engine: EngineModel,
+    /// Most sequences that run at once.
+    pub max_sequences: usize,
+    /// Latency of a request outside the engine, seconds.
+    pub latency_s: f64,
+}
+
+impl CostModelFile {
+    /// The file that `serve --cost-model` reads.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for line in &self.told {
+            let _ = writeln!(text, "# {line}");
+        }
+        let cost = &self.engine.cost;
+        let seconds = [
+            ("overhead_s", cost.overhead_s),
+            ("weights_s", cost.weights_s),
+            ("token_s", cost.token_s),
+            ("pair_s", cost.pair_s),
+            ("kv_token_s", cost.kv_token_s),
+            ("sequence_s", cost.sequence_s),
+            ("load_token_s", self.engine.load_token_s),
+            ("latency_s", self.latency_s),
+        ];
+        for (name, value) in seconds {
+            // Five digits: timings are less precise than that.
+            let _ = writeln!(text, "{name} = {value:.4e}");
+        }
+        let counts = [
+            ("max_batched_tokens", self.engine.max_batched_tokens),
+            ("max_sequences", self.max_sequences),
+            ("kv_tokens", self.engine.kv_tokens),
+        ];
+        for (name, value) in counts {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        text
+    }
+}
 
 /// A fit, its timings and its errors.
 #[derive(Debug)]
-pub(super) struct CalibrationReport {
+pub struct CalibrationReport {
     fit: EngineFit,
     timings: Vec<WorkTiming>,
     /// Mean and largest relative error of what was fitted.
@@ -18,7 +67,9 @@ pub(super) struct CalibrationReport {
 }
 
 impl CalibrationReport {
-    pub(super) fn new(fit: EngineFit, timings: &[WorkTiming]) -> Self {
+    /// A fit of these timings.
+    #[must_use]
+    pub fn new(fit: EngineFit, timings: &[WorkTiming]) -> Self {
         Self {
             fit,
             timings: timings.to_vec(),
@@ -28,7 +79,8 @@ impl CalibrationReport {
     }
 
     /// For the head of the file.
-    pub(super) fn in_short(&self) -> Vec<String> {
+    #[must_use]
+    pub fn in_short(&self) -> Vec<String> {
         let percent = |(mean, worst): (f64, f64)| {
             format!("{:.1} % on average, {:.1} % at worst", mean * 100.0, worst * 100.0)
         };
@@ -40,16 +92,17 @@ impl CalibrationReport {
     }
 
     /// Returns a table of measured and predicted times of all shapes.
-    pub(super) fn table(&self) -> String {
+    #[must_use]
+    pub fn table(&self) -> String {
         let head = ["shape", "measured, ms", "predicted, ms", "ratio"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(self.timings.iter().map(|timing| {
-            let reckoned = self.fit.seconds(timing.shape);
+            let predicted = self.fit.seconds(timing.shape);
             vec![
                 told(timing.shape),
                 format!("{:.2}", timing.seconds * 1e3),
-                format!("{:.2}", reckoned * 1e3),
-                format!("{:.2}", reckoned / timing.seconds),
+                format!("{:.2}", predicted * 1e3),
+                format!("{:.2}", predicted / timing.seconds),
             ]
         }));
         aligned(&rows)
@@ -84,7 +137,8 @@ fn held_out(timings: &[WorkTiming], max_batched_tokens: usize) -> (f64, f64) {
 }
 
 /// The cost model, and how well it explains what was timed where anything was.
-pub(super) fn json(written: &CostModelFile, report: Option<&CalibrationReport>) -> Value {
+#[must_use]
+pub fn json(written: &CostModelFile, report: Option<&CalibrationReport>) -> Value {
     let (cost, engine) = (&written.engine.cost, &written.engine);
     let errors = |(mean, worst): (f64, f64)| json!({"mean": mean, "worst": worst});
     json!({

@@ -1,4 +1,4 @@
-//! The hour that the demo is about: requests of four applications, as a log.
+//! A log to try `analyze` on: an hour of requests of four applications.
 //!
 //! | application | its requests | what is wrong with them |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | `shop` | chats with ten tools | the tools are shuffled for each request |
 //! | `notes` | chats | nothing |
 
+mod words;
+
 use headstart_core::Rng;
 use serde_json::{Value, json};
-
-use super::words;
 
 /// Cases, questions and chats that begin within the hour.
 const DESK_CASES: usize = 60;
@@ -41,7 +41,7 @@ struct Application {
 }
 
 /// The log, a JSON object a line, in order of time.
-pub(super) fn log(seed: u64) -> Vec<u8> {
+pub fn log(seed: u64) -> Vec<u8> {
     // One generator in a fixed order: the same seed gives the same log on every machine.
     let mut rng = Rng::new(seed);
     let mut sent = Vec::new();
