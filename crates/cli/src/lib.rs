@@ -11,6 +11,7 @@ mod exit;
 mod help;
 mod input;
 mod listen;
+mod machine;
 mod model;
 mod near;
 mod parallel;

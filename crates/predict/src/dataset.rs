@@ -2,7 +2,8 @@
 
 use headstart_core::{Probability, Rng};
 
-use crate::train::TrainError;
+use crate::prior::TurnPrior;
+use crate::train::error::TrainError;
 use crate::{Definition, Encoder, Situation};
 
 /// Outcome of a conversation after a prompt and its answer.
@@ -168,6 +169,18 @@ impl Dataset {
         }
         hash.finalize().to_hex().to_string()
     }
+}
+
+/// The share of conversations that go on after each turn, in these examples.
+#[must_use]
+pub fn turn_prior(data: &Dataset, part: &[usize]) -> TurnPrior {
+    let mut prior = TurnPrior::new();
+    for label in part.iter().map(|&at| &data.labels[at]) {
+        if let Some(continued) = label.outcome.continued() {
+            prior.observe(label.turn, continued);
+        }
+    }
+    prior
 }
 
 #[cfg(test)]

@@ -4,14 +4,13 @@
 //! drawn by conversation, because turns of one conversation are not independent.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use headstart_core::Rng;
-use serde::Serialize;
 
-use crate::metrics::{self, Bin, Confusion, ScoredPrediction};
+use crate::dataset::turn_prior;
+use crate::metrics::{self, Confusion, ScoredPrediction};
 use crate::model::ContinuationModel;
-use crate::train::{self, TrainError, TrainOptions, turn_prior};
+use crate::report::{Counts, EvaluationReport, Scores};
 use crate::{ConversationOutcome, Dataset, DatasetSplit};
 
 /// Bars of the reliability plot, as published.
@@ -20,79 +19,6 @@ const BINS: usize = 15;
 const DRAWS: usize = 500;
 /// Fixes those draws.
 const DRAW_SEED: u64 = 0x6d63_6331;
-
-/// Sizes of a part of the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// Examples whose outcome is known.
-    pub samples: usize,
-    /// Their conversations.
-    pub conversations: usize,
-    /// Samples whose conversation continued.
-    pub continued: usize,
-}
-
-/// Figures of one predictor on one part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Scores {
-    /// Examples that it is about.
-    pub samples: usize,
-    /// The share of them that continued.
-    pub base_rate: f64,
-    /// From which probability on a conversation is said to continue.
-    pub threshold: f64,
-    /// Matthews' correlation coefficient at the threshold.
-    pub mcc: f64,
-    /// Lower end of its 95 % interval.
-    pub mcc_low: f64,
-    /// Upper end.
-    pub mcc_high: f64,
-    /// Mean of both classes' F1 at the threshold.
-    pub macro_f1: f64,
-    /// Area under the ROC curve.
-    pub auc: f64,
-    /// Expected calibration error, 15 bars.
-    pub ece: f64,
-    /// Nats.
-    pub log_loss: f64,
-    /// Mean squared error.
-    pub brier: f64,
-    /// The reliability plot.
-    pub bins: Vec<Bin>,
-}
-
-/// A model's figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EvaluationReport {
-    /// Sizes of the training part.
-    pub train: Counts,
-    /// Sizes of the validation part.
-    pub validation: Counts,
-    /// Sizes of the test part, which all figures come from.
-    pub test: Counts,
-    /// Examples left out because their outcome is unknown.
-    pub unknown: usize,
-    /// The model.
-    pub model: Scores,
-    /// The share of each turn in the training part.
-    pub turn_only: Scores,
-    /// The MCC of the true probabilities with a threshold chosen as the model's was, where every
-    /// example of validation and test has one.
-    pub attainable_mcc: Option<f64>,
-    /// The model's MCC less that of the turn alone.
-    pub lift_mcc: f64,
-}
-
-/// A point of a learning curve.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LearningCurvePoint {
-    /// Conversations learnt from.
-    pub conversations: usize,
-    /// Their examples.
-    pub samples: usize,
-    /// On the test part.
-    pub scores: Scores,
-}
 
 /// `model` on the test part.
 #[must_use]
@@ -122,41 +48,6 @@ pub fn scores_by(data: &Dataset, split: &DatasetSplit, said: impl Fn(usize) -> f
     // Without anything to tell apart the threshold is infinite, which JSON cannot hold.
     let threshold = metrics::best_threshold(&scored(data, &split.validation, &said)).min(1.0);
     scores(data, &split.test, &scored(data, &split.test, said), threshold)
-}
-
-/// Trains on 1/2^steps, …, 1/2 and all of the training conversations, a smaller part contained
-/// in a larger one. Parts too small to learn from are left out.
-///
-/// # Errors
-/// As [`train::train`] on the whole.
-pub fn learning_curve(
-    data: &Dataset,
-    split: &DatasetSplit,
-    options: &TrainOptions,
-    steps: u32,
-    observer: &mut dyn FnMut(&LearningCurvePoint) -> ControlFlow<()>,
-) -> Result<Vec<LearningCurvePoint>, TrainError> {
-    let mut points = Vec::new();
-    for step in (0..=steps).rev() {
-        let part = split.part_of_training(&data.labels, 0.5f64.powi(step as i32));
-        let trained = train::train(data, &part, options, 0, &mut |_| ControlFlow::Continue(()));
-        let trained = match trained {
-            // A small part may lack examples. The whole must not, so its error ends the curve.
-            Err(TrainError::TooFew { .. } | TrainError::OneClass { .. }) if step > 0 => continue,
-            trained => trained?,
-        };
-        let point = LearningCurvePoint {
-            conversations: trained.report.train.conversations,
-            samples: trained.report.train.samples,
-            scores: trained.report.model,
-        };
-        let flow = observer(&point);
-        points.push(point);
-        if flow.is_break() {
-            break;
-        }
-    }
-    Ok(points)
 }
 
 /// Pairs the probabilities of `said` with the outcomes of those of `part` whose outcome is known.

@@ -25,12 +25,14 @@ pub mod encoder;
 mod evaluate;
 mod features;
 mod kernel;
+mod learning_curve;
 pub mod log;
 pub mod metrics;
 mod mlp;
 mod model;
 mod predictor;
 mod prior;
+mod report;
 mod situation;
 pub mod situations;
 mod split;
@@ -38,17 +40,17 @@ pub mod text;
 mod train;
 pub mod training;
 
-pub use dataset::{ConversationOutcome, Dataset, Example, Label};
+pub use dataset::{ConversationOutcome, Dataset, Example, Label, turn_prior};
 pub use drift::{Drift, DriftOptions, DriftVerdict};
 pub use encoder::Encoder;
-pub use evaluate::{
-    Counts, EvaluationReport, LearningCurvePoint, Scores, learning_curve, report, scores_by,
-};
+pub use evaluate::{report, scores_by};
 pub use features::{Definition, Parts};
+pub use learning_curve::{LearningCurvePoint, learning_curve};
 pub use mlp::Mlp;
-pub use model::{ContinuationModel, EvaluationSummary, MAX_BYTES, ModelError};
+pub use model::{ContinuationModel, MAX_BYTES, ModelError};
 pub use predictor::Predictor;
 pub use prior::TurnPrior;
+pub use report::{Counts, EvaluationReport, EvaluationSummary, Scores};
 pub use situation::Situation;
 pub use split::{DatasetSplit, SplitShares};
-pub use train::{Epoch, Observer, TrainError, TrainOptions, TrainingResult, train, turn_prior};
+pub use train::{Epoch, Observer, TrainError, TrainOptions, TrainingResult, train};

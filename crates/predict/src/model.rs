@@ -3,13 +3,12 @@
 mod file;
 
 use headstart_core::Probability;
-use serde::{Deserialize, Serialize};
 
 use crate::Definition;
 use crate::calibrate::{Calibration, Raw};
-use crate::evaluate::EvaluationReport;
 use crate::mlp::Mlp;
 use crate::prior::TurnPrior;
+use crate::report::EvaluationSummary;
 
 pub use file::MAX_BYTES;
 
@@ -37,49 +36,6 @@ pub struct ContinuationModel {
     pub fingerprint: String,
     /// When, in seconds since 1970, by the caller's clock.
     pub trained_at_s: u64,
-}
-
-/// The report in short, on its test part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EvaluationSummary {
-    /// Examples learnt from.
-    pub train_samples: usize,
-    /// Examples that the figures are from.
-    pub test_samples: usize,
-    /// The share of these that continued.
-    pub base_rate: f32,
-    /// Matthews' correlation coefficient.
-    pub mcc: f32,
-    /// Matthews' correlation coefficient of the turn count alone.
-    pub turn_only_mcc: f32,
-    /// Mean of both classes' F1.
-    pub macro_f1: f32,
-    /// Area under the ROC curve.
-    pub auc: f32,
-    /// Expected calibration error.
-    pub ece: f32,
-    /// Nats.
-    pub log_loss: f32,
-}
-
-impl EvaluationSummary {
-    /// Of a full report.
-    #[must_use]
-    pub fn of(report: &EvaluationReport) -> Self {
-        let EvaluationReport { model, turn_only, .. } = report;
-        Self {
-            train_samples: report.train.samples,
-            test_samples: report.test.samples,
-            base_rate: model.base_rate as f32,
-            mcc: model.mcc as f32,
-            turn_only_mcc: turn_only.mcc as f32,
-            macro_f1: model.macro_f1 as f32,
-            auc: model.auc as f32,
-            ece: model.ece as f32,
-            log_loss: model.log_loss as f32,
-        }
-    }
 }
 
 /// Why a model cannot be used.

@@ -16,125 +16,31 @@
 //!
 //! Deterministic: the same data, options and machine give the same bits.
 
+pub(crate) mod error;
+mod options;
+
 use std::ops::ControlFlow;
 
 use headstart_core::Rng;
 use serde::Serialize;
 
 use crate::calibrate::Calibration;
-use crate::evaluate::{self, EvaluationReport};
+use crate::dataset::turn_prior;
+use crate::evaluate;
 use crate::metrics;
 use crate::mlp::Mlp;
 use crate::mlp::adam::OptimizerRates;
 use crate::mlp::network::{ExampleBatch, NetworkShape, Scaling, TrainingNetwork};
-use crate::model::{self, ContinuationModel, EvaluationSummary};
-use crate::prior::TurnPrior;
+use crate::model::{self, ContinuationModel};
+use crate::report::{EvaluationReport, EvaluationSummary};
 use crate::{Dataset, DatasetSplit};
+use options::FEWEST;
 
-/// Fewest examples that a part must have: below, batch statistics mean nothing.
-const FEWEST: usize = 32;
+pub use error::TrainError;
+pub use options::TrainOptions;
+
 /// Columns that vary less than this are left out.
 const LEAST_DEVIATION: f64 = 1e-6;
-
-/// Options of training. The default is the published choice, except for the members.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TrainOptions {
-    /// Fixes weights, order and noise.
-    pub seed: u64,
-    /// Units of each of the two hidden layers.
-    pub hidden: usize,
-    /// Share of the hidden values that a step leaves out, below 1.
-    pub dropout: f32,
-    /// Examples per step.
-    pub batch: usize,
-    /// Rounds over the training part, at most.
-    pub epochs: usize,
-    /// Classifiers whose mean the model is; 1 as published. One more costs as much time again.
-    pub members: usize,
-    /// Adam's.
-    pub learning_rate: f32,
-    /// Decay of the weights, apart from the gradient; 0 as published.
-    pub weight_decay: f32,
-}
-
-impl TrainOptions {
-    /// Examples of known outcome with which each part of the default shares gets its fewest, as
-    /// long as conversations are short: the smallest part is 15 %, and none is cut.
-    pub const EXAMPLES_MIN: usize = FEWEST * 15 / 2;
-}
-
-impl Default for TrainOptions {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            hidden: 128,
-            dropout: 0.3,
-            batch: 256,
-            epochs: 20,
-            members: 3,
-            learning_rate: 5e-4,
-            weight_decay: 0.0,
-        }
-    }
-}
-
-/// Why nothing can be learnt.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub enum TrainError {
-    /// Rows and labels do not fit.
-    #[error("{values} values are not {labels} rows of {width}; were they made by this definition?")]
-    Shape {
-        /// Values given.
-        values: usize,
-        /// Labels given.
-        labels: usize,
-        /// Values that a row has.
-        width: usize,
-    },
-    /// A value that is not finite.
-    #[error("row {row} holds a value that is not a finite number; leave it out or encode it again")]
-    NotANumber {
-        /// The row, from 0.
-        row: usize,
-    },
-    /// Not enough to learn from.
-    #[error(
-        "the {part} part has {have} examples, {need} are needed in each, which takes some {} in \
-         all (examples whose outcome is unknown do not count, and conversations with equal first \
-         prompts stay on one side); give more conversations that begin differently",
-        TrainOptions::EXAMPLES_MIN
-    )]
-    TooFew {
-        /// train, validation or test.
-        part: &'static str,
-        /// Examples in it.
-        have: usize,
-        /// Examples that it takes.
-        need: usize,
-    },
-    /// Nothing to tell apart.
-    #[error(
-        "all {have} examples of the {part} part {what}; conversations that end and such that go on \
-         are both needed"
-    )]
-    OneClass {
-        /// train, validation or test.
-        part: &'static str,
-        /// Examples in it.
-        have: usize,
-        /// The outcome that all of them share, in words.
-        what: &'static str,
-    },
-    /// The weights ran away.
-    #[error("the loss of epoch {epoch} is not a number; try a smaller learning rate")]
-    Diverged {
-        /// The epoch, from 1.
-        epoch: usize,
-    },
-    /// Options out of range.
-    #[error("{0}")]
-    Options(&'static str),
-}
 
 /// One round over the training part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -201,18 +107,6 @@ pub fn train(
     let report = evaluate::report(data, split, &model);
     model.summary = EvaluationSummary::of(&report);
     Ok(TrainingResult { model, history, report })
-}
-
-/// The share of conversations that go on after each turn, in these examples.
-#[must_use]
-pub fn turn_prior(data: &Dataset, part: &[usize]) -> TurnPrior {
-    let mut prior = TurnPrior::new();
-    for label in part.iter().map(|&at| &data.labels[at]) {
-        if let Some(continued) = label.outcome.continued() {
-            prior.observe(label.turn, continued);
-        }
-    }
-    prior
 }
 
 /// The mean of the members.

@@ -32,6 +32,7 @@ pub mod detokenizer;
 pub mod dialect;
 pub mod error;
 mod json_dumps;
+mod limited_filters;
 pub mod model;
 pub mod normalize;
 pub mod prefix_tokens;

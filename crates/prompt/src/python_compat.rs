@@ -25,15 +25,16 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use crate::limited_filters;
 use crate::python_number::{is_marked, is_marked_integer};
 use crate::python_repr::str_of;
-use crate::size_limit::{self, check_fields};
+use crate::size_limit::check_fields;
 
 /// Makes `environment` behave as Jinja2's.
 pub(crate) fn install(environment: &mut Environment<'_>) {
     environment.set_formatter(print);
     environment.set_unknown_method_callback(call_method);
-    size_limit::install(environment);
+    limited_filters::install(environment);
     let is_marked_number = |value: &Value| value.as_str().is_some_and(is_marked);
     let is_integer = |value: &Value| value.as_str().is_some_and(is_marked_integer);
     environment.add_test("string", move |value: &Value| {

@@ -11,10 +11,7 @@
 
 use std::io::{self, Write};
 
-use minijinja::value::{Kwargs, Rest, StringInput, Tuple};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
-
-use crate::{json_dumps, python_format};
+use minijinja::{Error, ErrorKind};
 
 /// Widest field, indentation and precision, in characters: a template may ask for a billion.
 const WIDTH_MAX: usize = 10_000;
@@ -24,15 +21,6 @@ const COUNT_MAX: usize = 10_000;
 
 /// Most bytes of a text: four times the longest request that a server takes by default.
 pub(crate) const TEXT_MAX: usize = 64 << 20;
-
-/// Gives `environment` filters with limits.
-pub(crate) fn install(environment: &mut Environment<'_>) {
-    environment.add_filter("indent", indent);
-    environment.add_filter("format", format);
-    environment.add_filter("tojson", tojson);
-    environment.add_filter("batch", batch);
-    environment.add_filter("slice", slice);
-}
 
 /// `width`, where it is one that a field or an indentation may have.
 pub(crate) fn limited_width(width: u128) -> Result<usize, Error> {
@@ -47,76 +35,15 @@ pub(crate) fn check_length(bytes: usize) -> Result<(), Error> {
 
 const TOO_LONG: &str = "a text is longer than 64 MiB";
 
-fn limited_count(count: usize) -> Result<usize, Error> {
+/// `count`, where it is one of lists or items that a filter may make.
+pub(crate) fn limited_count(count: usize) -> Result<usize, Error> {
     let is_small = count <= COUNT_MAX;
     is_small.then_some(count).ok_or_else(|| too_large("a count is more than 10,000"))
 }
 
+/// The error of a template that asks for too much.
 fn too_large(message: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
-}
-
-/// `list | batch(count, fill_with=None)`.
-fn batch(
-    state: &State<'_, '_>,
-    list: Value,
-    count: usize,
-    fill: Option<Value>,
-) -> Result<Value, Error> {
-    filters::batch(state, list, limited_count(count)?, fill)
-}
-
-/// `list | slice(count, fill_with=None)`.
-fn slice(
-    state: &State<'_, '_>,
-    list: Value,
-    count: usize,
-    fill: Option<Value>,
-) -> Result<Value, Error> {
-    filters::slice(state, list, limited_count(count)?, fill)
-}
-
-/// `text | indent(width=4, first=False, blank=False)`.
-fn indent(
-    text: StringInput<'_>,
-    width: Option<usize>,
-    first: Option<bool>,
-    blank: Option<bool>,
-    named: Kwargs,
-) -> Result<Value, Error> {
-    let asked = match width {
-        Some(width) => Some(width),
-        None => named.get("width")?,
-    };
-    let width = limited_width(asked.unwrap_or(0) as u128)?;
-    let lines = text.as_str().split('\n').count();
-    check_length(lines.saturating_mul(width).saturating_add(text.as_str().len()))?;
-    filters::indent(text, asked, first, blank, named)
-}
-
-/// `text | format(*args, **kwargs)`: Python's operator `%`.
-fn format(text: &str, args: Rest<Value>, named: Kwargs) -> Result<String, Error> {
-    if named.args().next().is_none() {
-        return python_format::format(text, &Value::from(Tuple::from(args.0)));
-    }
-    if args.is_empty() {
-        return python_format::format(text, &Value::from(named));
-    }
-    Err(too_large("format takes positional or keyword arguments, and not both"))
-}
-
-/// Jinja2's own `value | tojson(indent=None)`, which `json_dumps` replaces for engines' prompts.
-fn tojson(value: &Value, indent: Option<Value>, named: Kwargs) -> Result<Value, Error> {
-    let asked = match &indent {
-        Some(indent) => Some(indent.clone()),
-        None => named.get("indent")?,
-    };
-    // minijinja's serializer has no limit, so ours makes the text first.
-    if !value.is_undefined() {
-        let options = Kwargs::from_iter(asked.map(|indent| ("indent", indent)));
-        json_dumps::tojson(value, &options)?;
-    }
-    filters::tojson(value, indent, named)
 }
 
 /// Checks the widths and precisions in the fields of `text.format(…)`.

@@ -12,6 +12,8 @@
 //! | `gather` | a snapshot of a gateway |
 //! | `history` | the last quarter of an hour, second by second |
 //! | `prompts` | the last prompts' keys, until a snapshot takes them |
+//! | `occupancy` | how many blocks each replica's device holds |
+//! | `publish` | a snapshot a second, for those who listen |
 //! | `labels` | names of prefixes, in place of hashes |
 //! | `tree` | the prefixes that prompts shared lately |
 //! | [`page()`] | the page, with its style and scripts |
@@ -24,43 +26,35 @@ mod failures;
 mod gather;
 mod history;
 mod labels;
+mod occupancy;
 mod page;
 mod prompts;
+mod publish;
 pub mod snapshot;
 mod tree;
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use headstart_core::Nanos;
-use headstart_index_sync::clock::unix_seconds;
 use headstart_router::PromptKeys;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::MissedTickBehavior;
 
-use crate::gateway::HttpGateway;
 use crate::kept::AnswerCache;
 use failures::Failures;
-use gather::DeviceOccupancy;
-use history::{History, POINTS_MAX};
+use history::History;
+use occupancy::DeviceOccupancy;
 use prompts::RecentPrompts;
 use tree::PrefixTree;
 
 pub use failures::FailedRequest;
 pub use labels::{LabelResidency, PrefixLabels};
 pub use page::{icon, page};
+pub use publish::{PERIOD, event, run, whole};
 pub use snapshot::Snapshot;
-
-/// Time between two snapshots.
-pub const PERIOD: Duration = Duration::from_secs(1);
 
 /// Most concurrent listeners: each costs one connection and about 30 KB/s of writes.
 pub const LISTENERS_MAX: usize = 32;
-
-/// Seconds of history in each snapshot but the first: who misses no more than these has all.
-const POINTS_AGAIN: usize = 10;
 
 /// The dashboard's part of a gateway.
 #[derive(Debug)]
@@ -148,63 +142,4 @@ impl Listener {
         self.newest.changed().await.ok()?;
         self.newest.borrow_and_update().clone()
     }
-}
-
-/// Counts seconds for as long as the gateway lives, and tells those who listen.
-pub async fn run(gateway: Weak<HttpGateway>) {
-    let mut ticks = tokio::time::interval(PERIOD);
-    // After a stall, a burst of ticks would add seconds without requests to the history.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Some(gateway) = gateway.upgrade() else {
-            return;
-        };
-        let dashboard = &gateway.dashboard;
-        let totals = gateway.metrics.totals();
-        let at = unix_seconds() as u64;
-        dashboard.history().end_second(at, totals);
-        if gateway.draining.load(Relaxed) {
-            // Ends the streams, so that shutdown does not wait for them.
-            dashboard.newest.send_replace(None);
-            return;
-        }
-        if dashboard.newest.receiver_count() > 0
-            && let Some(snapshot) = latest(&gateway).await
-        {
-            let part = with_history(&gateway, &snapshot, POINTS_AGAIN);
-            dashboard.newest.send_replace(Some(event(&part)));
-        }
-    }
-}
-
-/// The newest snapshot with all of its history; at most a second old. None where the making failed.
-pub async fn whole(gateway: &Arc<HttpGateway>) -> Option<Snapshot> {
-    let snapshot = latest(gateway).await?;
-    Some(with_history(gateway, &snapshot, POINTS_MAX))
-}
-
-/// A snapshot as a server-sent event.
-#[must_use]
-pub fn event(snapshot: &Snapshot) -> Bytes {
-    let json = serde_json::to_string(snapshot);
-    format!("data: {}\n\n", json.unwrap_or_default()).into()
-}
-
-async fn latest(gateway: &Arc<HttpGateway>) -> Option<Arc<Snapshot>> {
-    let looked_at = gateway.clone();
-    let made = gateway.dashboard.latest.get(move || gather::snapshot(&looked_at));
-    made.await
-}
-
-fn with_history(gateway: &HttpGateway, snapshot: &Snapshot, seconds: usize) -> Snapshot {
-    let mut told = snapshot.clone();
-    let history = gateway.dashboard.history();
-    told.history = snapshot::HistoryPart {
-        columns: history::COLUMNS.map(str::to_owned).to_vec(),
-        is_whole: seconds == POINTS_MAX,
-        points: history.last(seconds).into_iter().map(Vec::from).collect(),
-        ttft: history.ttft(seconds),
-    };
-    told
 }

@@ -55,6 +55,7 @@ pub mod prompt_tokens;
 pub mod replica;
 pub mod request_shape;
 pub mod responses;
+mod serve_error;
 pub mod server;
 pub mod shadow;
 pub mod shape;

@@ -7,7 +7,7 @@ use headstart_index_sync::clock::Clock;
 use crate::config::{EngineBackend, ServeConfig};
 use crate::insight::Insight;
 use crate::metrics::Metrics;
-use crate::server::ServeError;
+use crate::serve_error::ServeError;
 use crate::shadow::Shadow;
 use crate::spans::Spans;
 

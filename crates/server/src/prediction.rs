@@ -19,6 +19,7 @@
 mod chat;
 mod desk;
 mod queue;
+mod ticket;
 mod tracker;
 mod worker;
 

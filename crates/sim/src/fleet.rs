@@ -19,7 +19,7 @@
 //! | [`prompts`] | prompts with their names, made once |
 //! | [`publisher`] | what it publishes of its cache |
 //! | [`gateway`] | one router, its event streams, and what it hears of the replicas |
-//! | [`config`] | what a fleet is like: [`FleetConfig`], [`Network`], [`Fault`] |
+//! | [`config`] | what a fleet is like: [`FleetConfig`], [`Network`], [`Slo`], [`Fault`] |
 //! | [`run`] | the loop of what happens next: [`FleetRun`] |
 //! | [`outcome`] | what is measured, per rung |
 //! | [`recovery`] | how hit rates come back after a fault: [`Recovery`] |
@@ -42,9 +42,9 @@ pub mod run;
 mod timeline;
 pub mod workload;
 
-pub use config::{Fault, FleetConfig, Network};
+pub use config::{Fault, FleetConfig, Network, Slo};
 pub use ladder::{Crowd, Ladder, Order, RequestPacing};
-pub use outcome::{FleetOutcome, RungObservations, RungOutcome, ServedRequest, Slo};
+pub use outcome::{FleetOutcome, RungObservations, RungOutcome, ServedRequest};
 pub use preset::{FleetPreset, PublishedRung};
 pub use recorded::{TraceArrivals, TraceConversion};
 pub use recovery::Recovery;

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
-use crate::record::PAGE;
+/// Slots begin and end at multiples of this, and so do records on a disk, as direct I/O wants it,
+/// bytes.
+pub const PAGE: usize = 4096;
 
 /// Equal slots of host memory.
 #[derive(Debug)]

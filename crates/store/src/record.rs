@@ -26,13 +26,11 @@ use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use crate::arena::Slot;
 use crate::checksum;
 
+pub use crate::arena::PAGE;
 pub use header::{Content, Exactness, Header, Part, Wrong};
 pub(crate) use headers::Headers;
 pub use layout::Layout;
 pub use part::{PartBytes, VerifiedHeader};
-
-/// Records begin and end at multiples of this, as direct I/O wants it, bytes.
-pub const PAGE: usize = 4096;
 
 /// Parts begin at multiples of this, bytes: a line of memory, a vector of any kernel.
 const PART_ALIGN: usize = 64;

@@ -11,6 +11,7 @@ pub mod canonical;
 mod chain;
 pub mod completions;
 pub mod conversation;
+pub(crate) mod line_format;
 pub mod mooncake;
 pub mod request_log;
 mod sniff;
@@ -18,15 +19,13 @@ mod sniff;
 use std::fmt;
 use std::str::FromStr;
 
-use headstart_core::{Nanos, TraceRequest};
-
 pub use chain::BLOCKS_MAX;
+use line_format::OpenTrace;
 use sniff::{LineFields, sniff};
 
+use crate::TraceError;
 use crate::reader::Options;
-use crate::schedule::RecordedSession;
 use crate::source::Lines;
-use crate::{Provenance, TraceError, TraceInfo};
 
 /// The file format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,30 +197,6 @@ impl FromStr for Format {
     }
 }
 
-/// The contents of a line.
-pub(crate) enum ParsedLine<'a> {
-    /// A header, or something else that makes no request.
-    Nothing,
-    /// A session that repeats another one and was left out.
-    Duplicate,
-    /// One request; its arrival is from the start of the trace.
-    Request(TraceRequest),
-    /// Several requests; their arrivals are from the start of the session.
-    Session(RecordedSession<'a>),
-}
-
-/// A format while one trace is read.
-pub(crate) trait LineFormat<'a> {
-    /// Parses `line`, and adds the type names in it to `info`.
-    ///
-    /// # Errors
-    /// The error in the line, and the expected input.
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String>;
-}
-
-/// A format ready to read, and what is known of the trace before its first request.
-pub(crate) type OpenTrace<'a> = (Box<dyn LineFormat<'a> + 'a>, TraceInfo);
-
 /// Prepares to read a trace in `format` that begins with the line `first`.
 ///
 /// # Errors
@@ -232,29 +207,21 @@ pub(crate) fn open<'a>(
     options: &Options<'a>,
 ) -> Result<OpenTrace<'a>, String> {
     match format {
-        Format::Mooncake => Ok(mooncake::open(options)),
-        Format::Bailian => Ok(bailian::open(options)),
-        Format::Agent => Ok(agent::open(first, options)),
+        Format::Mooncake => Ok(mooncake::open(options.block_tokens)),
+        Format::Bailian => Ok(bailian::open(options.block_tokens)),
+        Format::Agent => Ok(agent::open(first, options.drop_duplicates, options.block_tokens)),
         Format::Azure => azure::open(first),
-        Format::Conversation => conversation::open(options),
-        Format::Requests => request_log::open(first, options),
+        Format::Conversation => conversation::open(
+            options.tokenize.clone(),
+            options.block_tokens,
+            options.arrivals,
+            options.turn_gap,
+        ),
+        Format::Requests => {
+            request_log::open(first, options.tokenize.clone(), options.block_tokens)
+        }
         Format::Canonical => canonical::open(first),
     }
-}
-
-/// The facts of a trace whose sessions, turns and types have the provenance given.
-pub(crate) fn info(block_tokens: u32, [sessions, turns, types]: [Provenance; 3]) -> TraceInfo {
-    TraceInfo { sessions, turns, types_from: types, ..TraceInfo::new(block_tokens) }
-}
-
-/// The time `value`, in units of `unit_ns` nanoseconds, of a `field`.
-pub(crate) fn nanos(field: &str, value: f64, unit_ns: f64) -> Result<Nanos, String> {
-    let nanos = (value * unit_ns).round();
-    // A NaN lies in no range. The bound is the largest round number below 2^64.
-    if (0.0..1.8e19).contains(&nanos) {
-        return Ok(Nanos(nanos as u64));
-    }
-    Err(format!("`{field}` is {value}; expected a time from 0 that fits 64 bits in nanoseconds"))
 }
 
 #[cfg(test)]

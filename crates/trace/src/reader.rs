@@ -26,7 +26,8 @@ use std::time::Duration;
 use headstart_core::{Nanos, TraceRequest};
 
 use crate::format::conversation::Tokenize;
-use crate::format::{self, Format, LineFormat, ParsedLine};
+use crate::format::line_format::{LineFormat, ParsedLine};
+use crate::format::{self, Format};
 use crate::infer::Inference;
 use crate::schedule::{Arrivals, Schedule};
 use crate::source::Lines;

@@ -33,7 +33,7 @@
 use headstart_core::{Access, BlockId, Nanos, Probability, SessionId};
 
 use super::keyed::{KeyedPolicy, Priority};
-use crate::names::{PolicyError, SpecOptions};
+use super::options::{PolicyError, SpecOptions};
 use crate::recency::Recency;
 
 /// Probabilities are clamped to this distance from 0 and 1, as published.

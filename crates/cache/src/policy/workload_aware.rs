@@ -35,8 +35,8 @@ use std::collections::HashMap;
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
+use super::options::{PolicyError, SpecOptions};
 use super::{Newcomer, Policy};
-use crate::names::{PolicyError, SpecOptions};
 use crate::queues::{Key64, Queues};
 use crate::recency::Recency;
 use fit::AgeScores;

@@ -20,6 +20,7 @@ use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
 use crate::config::{EffectiveSettings, ServeOptions, parsed, variables};
+use crate::machine::memory_bytes;
 use crate::model::{self, TOY};
 use crate::predictor;
 use crate::tiers;
@@ -324,15 +325,6 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
         limit >> 20
     );
     Err(UsageError(message).into())
-}
-
-/// Physical memory, where the system says.
-pub(crate) fn memory_bytes() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    // The line has the form `MemTotal:  16384 kB`.
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// Options of upstream engines say nothing to embedded ones.

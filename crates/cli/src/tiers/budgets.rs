@@ -6,8 +6,8 @@ use anyhow::Result;
 use headstart_core::figures::counted;
 
 use super::{CONTEXT_CACHE_GIB, usage};
-use crate::commands::serve::memory_bytes;
 use crate::config::ServeOptions;
+use crate::machine::memory_bytes;
 
 const GIB: f64 = (1u64 << 30) as f64;
 

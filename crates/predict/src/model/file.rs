@@ -12,11 +12,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContinuationModel, EvaluationSummary, ModelError};
+use super::{ContinuationModel, ModelError};
 use crate::Definition;
 use crate::calibrate::Calibration;
 use crate::mlp::{DenseLayer, Mlp};
 use crate::prior::TurnPrior;
+use crate::report::EvaluationSummary;
 
 /// Largest file that is read: room for rows of 20,000 values.
 pub const MAX_BYTES: usize = 32 << 20;

@@ -12,9 +12,8 @@ use headstart_core::{Nanos, RouteKey};
 use super::extent::OffsetSet;
 use super::forest::Forest;
 use super::marks::unmark;
+use super::spot::{Span, Spot};
 use super::standing::{BlockPlace, BlockStanding, HoldingRecord, Records};
-use super::view::Spot;
-use super::view_change::Span;
 use crate::lookup::StableMap;
 
 /// All such blocks of one replica.

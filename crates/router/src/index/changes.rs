@@ -7,8 +7,8 @@ use super::Update;
 use super::draft::ViewDraft;
 use super::forest::Forest;
 use super::replica::TrackedReplica;
+use super::spot::Spot;
 use super::standing::BlockPlace;
-use super::view::Spot;
 use super::writer::IndexWriter;
 
 impl IndexWriter {

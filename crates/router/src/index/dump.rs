@@ -9,13 +9,9 @@ use std::fmt;
 use std::time::Duration;
 
 use headstart_core::event::CacheGroup;
-use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
+use headstart_core::{ReplicaId, RouteKey, Tier};
 
-use super::draft::ViewDraft;
-use super::standing::{BlockPlace, BlockStanding, is_over};
 use super::table::{MAX_HANDLE, MAX_RUN_BLOCKS};
-use super::view::{Spot, View};
-use super::writer::{IndexWriter, RestoredBlock};
 
 /// Blocks and holdings that a dump may have: some 2 GiB of memory. One that says more is damaged.
 pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
@@ -125,131 +121,6 @@ impl fmt::Display for DumpError {
 
 impl std::error::Error for DumpError {}
 
-impl IndexWriter {
-    /// All that is held at `now`.
-    pub(super) fn dump(&self, view: &View, now: Nanos) -> IndexDump {
-        let mut numbers = vec![None; view.runs().len()];
-        let mut runs = Vec::new();
-        for (id, run) in view.runs().iter().enumerate() {
-            // The end of a run that is only named or assumed is not kept.
-            let held = run.holders().iter().map(|holder| holder.held_end()).max().unwrap_or(0);
-            if held > 0 {
-                numbers[id] = Some(runs.len() as u32);
-                runs.push(RunDump {
-                    block_size: run.block_size,
-                    keys: (0..held).map(|offset| run.key(offset)).collect(),
-                });
-            }
-        }
-        let mut replicas = Vec::new();
-        for replica in self.replicas.iter().flatten() {
-            let profile = &view.replicas()[replica.slot as usize];
-            let Some(id) = profile.id else {
-                continue;
-            };
-            let mut places: Vec<PlaceDump> = Vec::new();
-            for (handle, spot) in replica.names.awake() {
-                let Some(run) = numbers[spot.run as usize] else {
-                    continue;
-                };
-                let block = BlockDump { run, offset: spot.offset, handle };
-                replica.visit(view, handle, spot, |place, standing| {
-                    if let Some(known) = to_keep(&mut places, place, standing, now) {
-                        known.blocks.push(block);
-                    }
-                });
-            }
-            // In order, so that rows of blocks are restored as one.
-            let order = |block: &BlockDump| (block.run, block.offset);
-            places.iter_mut().for_each(|place| place.blocks.sort_unstable_by_key(order));
-            let groups = replica.groups.iter().map(|(&index, group)| {
-                let known = CacheGroup {
-                    index,
-                    attention: group.attention,
-                    lookahead: group.shape.lookahead,
-                };
-                (known, group.shape.size)
-            });
-            replicas.push(ReplicaDump { replica: id, groups: groups.collect(), places });
-        }
-        IndexDump { model: self.model.clone(), runs, replicas }
-    }
-
-    /// Takes over what a dump says of replicas that are tracked. Returns the number of holdings.
-    pub(super) fn restore(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        dump: &IndexDump,
-        now: Nanos,
-    ) -> Result<usize, DumpError> {
-        if dump.model != self.model {
-            return Err(DumpError::OtherModel {
-                expected: self.model.clone(),
-                found: dump.model.clone(),
-            });
-        }
-        if self.land.num_blocks() > 0 {
-            return Err(DumpError::NotEmpty);
-        }
-        // All checks come before the first change: a damaged dump leaves the index as it was.
-        dump.validate()?;
-        let mut restored = 0;
-        let mut runs: Vec<Option<u32>> = vec![None; dump.runs.len()];
-        for known in &dump.replicas {
-            self.restore_groups(draft, known);
-            for held in &known.places {
-                let place = BlockPlace { group: held.group, tier: held.tier };
-                let since = before(now, held.doubtful_for.unwrap_or_default());
-                for &block in &held.blocks {
-                    let run = self.restore_run(draft, dump, &mut runs, block.run, now);
-                    let spot = Spot { run, offset: block.offset };
-                    restored += usize::from(self.restore_block(
-                        draft,
-                        known.replica,
-                        RestoredBlock { handle: block.handle, spot, place },
-                        since,
-                    ));
-                }
-            }
-        }
-        // Restored runs are whole, but replicas that are not tracked may have held their ends.
-        self.trim(draft, &runs, now);
-        self.keep_to_budget(draft, now);
-        Ok(restored)
-    }
-}
-
-/// Returns the entry of `places` with this place and standing, and creates it if needed; `None` if
-/// the doubt has expired.
-fn to_keep(
-    places: &mut Vec<PlaceDump>,
-    place: BlockPlace,
-    standing: BlockStanding,
-    now: Nanos,
-) -> Option<&mut PlaceDump> {
-    let doubtful_for = match standing {
-        BlockStanding::Confirmed => None,
-        BlockStanding::Doubtful { since } if is_over(since, now) => return None,
-        BlockStanding::Doubtful { since } => Some(now.since(since)),
-    };
-    let BlockPlace { group, tier } = place;
-    // A handful of places: a search in a list is enough.
-    let known = places.iter().position(|known| {
-        (known.group, known.tier, known.doubtful_for) == (group, tier, doubtful_for)
-    });
-    let at = known.unwrap_or_else(|| {
-        places.push(PlaceDump { group, tier, doubtful_for, blocks: Vec::new() });
-        places.len() - 1
-    });
-    Some(&mut places[at])
-}
-
-/// The time so long before `now`.
-fn before(now: Nanos, age: Duration) -> Nanos {
-    let nanos = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-    Nanos(now.0.saturating_sub(nanos))
-}
-
 impl IndexDump {
     /// Holdings: blocks times the places that hold them.
     #[must_use]
@@ -258,7 +129,8 @@ impl IndexDump {
         places.map(|place| place.blocks.len()).sum()
     }
 
-    fn validate(&self) -> Result<(), DumpError> {
+    /// Whether an index can take it over: its numbers fit each other, and the limits.
+    pub(super) fn validate(&self) -> Result<(), DumpError> {
         let num_blocks: usize = self.runs.iter().map(|run| run.keys.len()).sum();
         // Checked first, because the sets below take memory for each block.
         if num_blocks.saturating_add(self.num_holdings()) > MAX_DUMP_BLOCKS {

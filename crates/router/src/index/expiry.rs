@@ -7,11 +7,12 @@ use super::DOUBT_TTL;
 use super::aliases::Crowds;
 use super::forest::Forest;
 use super::replica::TrackedReplica;
+use super::spot::{Span, Spot};
 use super::standing::{
     BlockPlace, BlockStanding, HoldingRecord, SWEEP_SLACK, is_over, since_alone, since_doubt,
 };
-use super::view::{Spot, View};
-use super::view_change::{Span, ViewChange};
+use super::view::View;
+use super::view_change::ViewChange;
 use super::waiting::Waiting;
 
 impl TrackedReplica {

@@ -12,10 +12,11 @@
 use headstart_core::{Nanos, RouteKey};
 
 use super::buffer::Keys;
+use super::spot::{Span, Spot};
 use super::standing::{BlockPlace, BlockStanding};
 use super::table::MAX_RUN_BLOCKS;
-use super::view::{Spot, View};
-use super::view_change::{Span, ViewChange};
+use super::view::{View, room};
+use super::view_change::ViewChange;
 use crate::lookup::StableMap;
 
 /// State of the runs that only the writer uses.
@@ -316,10 +317,4 @@ impl RunNames {
             self.names.shrink_to_fit();
         }
     }
-}
-
-/// Room to make where `len` is full: an eighth more, since most of the memory is in such lists and
-/// growing them is a small part of the work on a block.
-pub(super) fn room(len: usize) -> usize {
-    len + (len / 8).max(4)
 }

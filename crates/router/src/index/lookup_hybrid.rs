@@ -10,9 +10,10 @@ use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
-use super::overlaps::{Lengths, Overlap};
-use super::view::{Need, Needs, View};
-use super::walk::{PromptPiece, piece};
+use super::lengths::{Lengths, Overlap};
+use super::piece::{PromptPiece, piece};
+use super::slot_profile::{Need, Needs};
+use super::view::View;
 use super::{KeyChain, PromptKeys};
 
 /// Memory of a question.

@@ -5,10 +5,10 @@ use headstart_core::Nanos;
 
 use super::KeyChain;
 use super::holders::Share;
-use super::overlaps::{Lengths, OverlapLength};
+use super::lengths::{Lengths, OverlapLength};
+use super::piece::{PromptPiece, piece};
 use super::standing::BlockPlace;
 use super::view::View;
-use super::walk::{PromptPiece, piece};
 
 /// Answers one chain, by ascending replica, in place of what `found` has.
 pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Lengths) {

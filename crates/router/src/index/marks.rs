@@ -1,8 +1,8 @@
 //! Marks of blocks that are held once more than they were removed.
 
 use super::extent::OffsetSet;
+use super::spot::Spot;
 use super::standing::BlockPlace;
-use super::view::Spot;
 use crate::lookup::StableMap;
 
 /// Takes a mark away. Returns whether it was there.

@@ -9,9 +9,9 @@
 //! Invariants: a handle has one name at most; every name is counted at its block.
 
 use super::forest::Land;
+use super::spot::Spot;
 use super::table::{HANDLE_BITS, MANY_DEPARTURES, MAX_HANDLE, Name, Table};
 use super::tombstones::DepartureQueue;
-use super::view::Spot;
 use crate::lookup::StableMap;
 use headstart_core::BlockHash;
 

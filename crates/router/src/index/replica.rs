@@ -21,10 +21,10 @@ use super::forest::Forest;
 use super::holder::RunHolder;
 use super::marks::unmark;
 use super::names::{Names, handle};
+use super::slot_profile::{Need, Needs};
+use super::spot::{Span, Spot};
 use super::standing::{BlockPlace, BlockStanding, since_alone};
 use super::tombstones::DepartureQueue;
-use super::view::{Need, Needs, Spot};
-use super::view_change::Span;
 use super::waiting::Waiting;
 use crate::lookup::StableMap;
 

@@ -13,9 +13,8 @@ use headstart_core::{RouteHasher, RouteKey, TokenId};
 use super::forest::Forest;
 use super::names::{ResolvedHandle, handle};
 use super::replica::TrackedReplica;
+use super::spot::{Span, Spot};
 use super::standing::HoldingRecord;
-use super::view::Spot;
-use super::view_change::Span;
 use super::waiting::ParentLink;
 
 /// Predecessor of a block.

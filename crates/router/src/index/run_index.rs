@@ -38,10 +38,10 @@ use super::budget::Limits;
 use super::draft::ViewDraft;
 use super::dump::{DumpError, IndexDump};
 use super::left_right::{ReplayTarget, Twin};
+use super::question;
 use super::standing::{BlockStanding, is_over};
 use super::view::View;
 use super::view_change::ViewChange;
-use super::walk;
 use super::writer::IndexWriter;
 use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
 
@@ -141,7 +141,7 @@ impl PrefixIndex for RunIndex {
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-        self.twin.read(|view| walk::overlaps(view, prompt, now, answer));
+        self.twin.read(|view| question::overlaps(view, prompt, now, answer));
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

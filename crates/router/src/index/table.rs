@@ -17,7 +17,7 @@
 //! Source: linear probing in the order of keys (Amble and Knuth, 1974). Difference: nothing wraps
 //! around, the last names stand behind the last home.
 
-use super::view::Spot;
+use super::spot::Spot;
 
 /// A handle, its block and its departures. 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

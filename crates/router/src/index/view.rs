@@ -20,24 +20,17 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use headstart_core::block::BlockShape;
-use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId, RouteHasher, RouteKey};
 
 use super::buffer::Keys;
 use super::extent::OffsetSet;
-use super::forest::room;
 use super::holder::{EntryTally, RunHolder};
 use super::holders::{Holders, TallyChange};
 use super::holding::Holding;
+use super::slot_profile::{NOBODY, Needs, PlainGroup, SlotProfile};
+use super::spot::Spot;
 use super::standing::{BlockPlace, BlockStanding};
 use super::view_change::ViewChange;
-
-/// Place of a block: a run and an offset in it. It stays as long as the block is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Spot {
-    pub(super) run: u32,
-    pub(super) offset: u32,
-}
 
 /// All runs and replicas.
 #[derive(Debug, Default)]
@@ -64,62 +57,6 @@ pub(super) struct KeyRun {
     len: u32,
     pub(super) block_size: u32,
     holders: Holders,
-}
-
-/// Properties of a replica that overlaps depend on.
-#[derive(Clone, Debug)]
-pub(super) struct SlotProfile {
-    /// `None` for a free slot.
-    pub(super) id: Option<ReplicaId>,
-    pub(super) needs: Needs,
-}
-
-/// Conditions that a prefix must satisfy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// Nothing is known yet, so nothing is held.
-    #[default]
-    Unknown,
-    /// One group, all of whose blocks are needed.
-    Plain { group: u8, shape: BlockShape },
-    /// Anything else.
-    Mixed(Arc<[Need]>),
-}
-
-/// The cache group of a replica with [`Needs::Plain`]; without a block size for all others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PlainGroup {
-    pub(super) id: ReplicaId,
-    pub(super) shape: BlockShape,
-    pub(super) group: u8,
-}
-
-/// Condition of one cache group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) group: u8,
-    pub(super) attention: Attention,
-    pub(super) shape: BlockShape,
-}
-
-/// The replica id of a free slot. No replica has it, since slots end far below.
-const NOBODY: ReplicaId = ReplicaId(u32::MAX);
-
-impl PlainGroup {
-    fn of(profile: &SlotProfile) -> Self {
-        let (group, shape) = match profile.needs {
-            Needs::Plain { group, shape } => (group, shape),
-            Needs::Unknown | Needs::Mixed(_) => (0, BlockShape::default()),
-        };
-        Self { id: profile.id.unwrap_or(NOBODY), shape, group }
-    }
-
-    /// Whether more is to be known of the replica than its block size: it does not have one group,
-    /// of the usual number and kind, in the slot of its own number.
-    fn is_odd(&self, slot: usize) -> bool {
-        let is_usual = self.shape.size > 0 && self.group == BlockPlace::USUAL.group;
-        !is_usual || self.id.0 as usize != slot
-    }
 }
 
 impl KeyRun {
@@ -425,4 +362,10 @@ impl View {
             }
         }
     }
+}
+
+/// Room to make where `len` is full: an eighth more, since most of the memory is in such lists and
+/// growing them is a small part of the work on a block.
+pub(super) fn room(len: usize) -> usize {
+    len + (len / 8).max(4)
 }

@@ -1,14 +1,14 @@
 //! The changes of a [`super::view::View`], as values: what is done to one copy is repeated on the
 //! other.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use headstart_core::{Nanos, RouteHasher};
 
 use super::buffer::Keys;
+use super::slot_profile::SlotProfile;
+use super::spot::Span;
 use super::standing::{BlockPlace, BlockStanding};
-use super::view::{SlotProfile, Spot};
 
 /// A change of the view.
 #[derive(Clone, Debug)]
@@ -37,19 +37,6 @@ pub(super) enum ViewChange {
     ExpireAssumptions { run: u32, slot: u32, now: Nanos },
     /// The replica holds nothing of the run any more.
     Leave { run: u32, slot: u32 },
-}
-
-/// Consecutive blocks of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) run: u32,
-    pub(super) offsets: Range<u32>,
-}
-
-impl Span {
-    pub(super) fn one(spot: Spot) -> Self {
-        Self { run: spot.run, offsets: spot.offset..spot.offset + 1 }
-    }
 }
 
 impl ViewChange {

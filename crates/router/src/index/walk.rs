@@ -1,27 +1,24 @@
-//! The question: how much of a prompt each replica holds, all of them in one pass.
+//! The look-up for replicas that need all leading blocks of one cache group, all of them in one
+//! pass.
 //!
 //! The prompt's keys lead from run to run. On each, a replica whose prefix reaches up to it
 //! continues with what it holds there; the walk ends at the first run that no replica reaches. So a
 //! question costs one search per run and one step per holder, whatever the length of the prompt.
-//!
-//! Replicas that need more than leading blocks are asked by [`super::lookup_hybrid`].
 
 use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId};
 
+use super::KeyChain;
 use super::holder::Reach;
-use super::lookup_hybrid::MixedScratch;
-use super::lookup_single_group;
-use super::overlaps::{Lengths, Overlap, Overlaps};
+use super::lengths::{Lengths, Overlap};
+use super::piece::{PromptPiece, piece};
 use super::view::View;
-use super::{KeyChain, PromptKeys};
 
-/// Memory of a question, used again by the next.
+/// Memory of a walk, used again by the next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct WalkScratch {
     /// Replicas that hold the start of the prompt, by ascending slot.
     candidates: Vec<WalkCandidate>,
-    mixed: MixedScratch,
 }
 
 /// Reach of one replica into the prompt, in blocks.
@@ -32,51 +29,12 @@ struct WalkCandidate {
     reach: Reach,
 }
 
-/// A piece of the prompt that is a run's start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PromptPiece {
-    pub(super) run: u32,
-    /// Keys of the prompt before it.
-    pub(super) depth: u32,
-    /// Keys of the run that are the prompt's.
-    pub(super) matched: u32,
-}
-
-/// Answers `prompt` from `view`.
-pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-    // One shape in the usual group, as in most fleets: no profile is read per holder.
-    if let Some(shape) = view.uniform_shape() {
-        let mut chains = prompt.chains().iter();
-        match chains.find(|chain| chain.shape == shape) {
-            Some(chain) => lookup_single_group::walk(view, chain, now, &mut answer.lengths),
-            None => answer.clear(),
-        }
-        return;
+impl WalkScratch {
+    /// Adds what the replicas with blocks of the chain's shape hold of it.
+    pub(super) fn ask(&mut self, view: &View, chain: &KeyChain, now: Nanos, found: &mut Lengths) {
+        walk(view, chain, now, &mut self.candidates);
+        collect(chain.shape.size, &self.candidates, found);
     }
-    answer.clear();
-    let Overlaps { lengths, scratch } = answer;
-    for chain in prompt.chains() {
-        walk(view, chain, now, &mut scratch.candidates);
-        collect(chain.shape.size, &scratch.candidates, lengths);
-    }
-    if view.has_mixed() {
-        scratch.mixed.ask(view, prompt, now, lengths);
-    }
-    // Chains and mixed replicas come one after the other, not by replica.
-    lengths.sort();
-}
-
-/// The run that continues the prompt at `depth`.
-pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<PromptPiece> {
-    let keys = chain.keys.get(depth as usize..).filter(|keys| !keys.is_empty())?;
-    let id = view.head(keys[0])?;
-    let run = view.run(id);
-    // Block sizes have keys of their own, so this is a collision.
-    if run.block_size != chain.shape.size {
-        return None;
-    }
-    run.touch(now);
-    Some(PromptPiece { run: id, depth, matched: run.matched(keys) })
 }
 
 fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<WalkCandidate>) {

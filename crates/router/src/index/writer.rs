@@ -10,12 +10,12 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 
 use super::budget::{Budget, Limits};
 use super::draft::{ViewDraft, forest};
-use super::dump::{IndexDump, ReplicaDump};
 use super::forest::{Forest, Land};
 use super::left_right::RestartState;
-use super::replica::{GroupLayout, TrackedReplica, shape_of};
-use super::standing::BlockPlace;
-use super::view::{Needs, SlotProfile, Spot, View};
+use super::replica::{TrackedReplica, shape_of};
+use super::slot_profile::{Needs, SlotProfile};
+use super::spot::Spot;
+use super::view::View;
 use super::view_change::ViewChange;
 use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
 use crate::lookup::StableMap;
@@ -44,14 +44,6 @@ pub(super) struct IndexWriter {
     min_departed: usize,
     /// Counters of replicas that are tracked no more.
     past: IndexStats,
-}
-
-/// A block of a dump, where it is now.
-#[derive(Clone, Copy)]
-pub(super) struct RestoredBlock {
-    pub(super) handle: u64,
-    pub(super) spot: Spot,
-    pub(super) place: BlockPlace,
 }
 
 /// A prompt that is assumed somewhere.
@@ -132,6 +124,7 @@ impl IndexWriter {
         self.keep_to_budget(draft, now);
     }
 
+    /// The slot of `replica`, if it is tracked.
     pub(super) fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
         // Nearly all have the slot of their own number. This runs at each update, so it spares the
         // map wherever it can.
@@ -223,7 +216,7 @@ impl IndexWriter {
         self.note_sweep(slot);
     }
 
-    fn change(
+    pub(super) fn change(
         &mut self,
         draft: &mut ViewDraft<'_>,
         slot: u32,
@@ -329,69 +322,8 @@ impl IndexWriter {
         }
     }
 
-    /// Takes over a restored replica's groups.
-    pub(super) fn restore_groups(&mut self, draft: &mut ViewDraft<'_>, dump: &ReplicaDump) {
-        let Some(&slot) = self.slots.get(&dump.replica) else {
-            return;
-        };
-        let Some(replica) = &mut self.replicas[slot as usize] else {
-            return;
-        };
-        let before = replica.shapes();
-        for &(group, block_size) in &dump.groups {
-            replica.groups.entry(group.index).or_insert(GroupLayout {
-                attention: group.attention,
-                shape: BlockShape { size: block_size, lookahead: group.lookahead },
-            });
-        }
-        self.change_shapes(slot, &before);
-        self.publish(draft, slot, Some(dump.replica));
-    }
-
-    /// The run that stands for one of a dump's, new at its first use.
-    pub(super) fn restore_run(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        dump: &IndexDump,
-        runs: &mut [Option<u32>],
-        number: u32,
-        now: Nanos,
-    ) -> u32 {
-        let known = &dump.runs[number as usize];
-        *runs[number as usize].get_or_insert_with(|| {
-            let mut forest = forest(&mut self.land, draft, now);
-            forest.restore(&known.keys, known.block_size)
-        })
-    }
-
-    /// Takes over that a replica may hold a block, doubtful since then. Returns whether it is
-    /// tracked.
-    pub(super) fn restore_block(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        replica: ReplicaId,
-        block: RestoredBlock,
-        since: Nanos,
-    ) -> bool {
-        let Some(&slot) = self.slots.get(&replica) else {
-            return false;
-        };
-        self.change(draft, slot, since, |replica, forest| {
-            replica.restore(forest, block.handle, block.spot, block.place);
-        });
-        true
-    }
-
-    /// Cuts off the blocks of a dump that no replica holds.
-    pub(super) fn trim(&mut self, draft: &mut ViewDraft<'_>, runs: &[Option<u32>], now: Nanos) {
-        let mut forest = forest(&mut self.land, draft, now);
-        for &run in runs.iter().flatten() {
-            forest.trim(run);
-        }
-    }
-
     /// Shows what overlaps have to know of the replica in this slot, and the block sizes in use.
-    fn publish(&mut self, draft: &mut ViewDraft<'_>, slot: u32, id: Option<ReplicaId>) {
+    pub(super) fn publish(&mut self, draft: &mut ViewDraft<'_>, slot: u32, id: Option<ReplicaId>) {
         let replica = self.replicas[slot as usize].as_ref();
         let needs = replica.map_or(Needs::Unknown, TrackedReplica::needs);
         let profile = SlotProfile { id, needs };
@@ -407,7 +339,7 @@ impl IndexWriter {
         }
     }
 
-    fn change_shapes(&mut self, slot: u32, before: &BTreeSet<BlockShape>) {
+    pub(super) fn change_shapes(&mut self, slot: u32, before: &BTreeSet<BlockShape>) {
         let after = self.replicas[slot as usize].as_ref().map(TrackedReplica::shapes);
         for shape in after.unwrap_or_default() {
             *self.shapes.entry(shape).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Routes about the server itself: models, version, readiness.
+//! Routes about the server itself: models, version, readiness, metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::gateway::{HttpGateway, unknown_model};
@@ -71,4 +71,10 @@ pub(super) async fn ready(State(gateway): State<Arc<HttpGateway>>) -> Response {
         "no engine is up; wait until one is, or ask the operator to start one"
     };
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(gateway): State<Arc<HttpGateway>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    ([(header::CONTENT_TYPE, kind)], gateway.render_metrics()).into_response()
 }

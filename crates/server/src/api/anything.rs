@@ -18,8 +18,10 @@ use http::{HeaderMap, Method, StatusCode, header, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::closer::Closer;
+use super::own_headers::SESSION_HEADER;
 use super::paths::{self, RequestDestination};
-use super::{Closer, SESSION_HEADER, body, headers, multipart, proxied, respond};
+use super::{body, headers, multipart, proxied, respond};
 use crate::gateway::{EngineAnswer, HttpGateway, Passing};
 use crate::openai::ApiError;
 use crate::spans::RequestTimeline;
@@ -38,7 +40,7 @@ async fn pass_parts(
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
     let arrival = gateway.clock.now();
-    let target = super::target(&head.uri);
+    let target = paths::target(&head.uri);
     // Refused before the body is read and before an engine sees anything.
     let place = paths::place(&head.method, target, gateway.edge.pass_admin_routes)?;
     refuse_preflight(&head)?;

@@ -10,7 +10,8 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc;
 
-use super::{Closer, encoding};
+use super::closer::Closer;
+use super::encoding;
 use crate::config::EdgeLimits;
 use crate::openai::ApiError;
 

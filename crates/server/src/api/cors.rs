@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 
-use super::{
+use super::own_headers::{
     CACHED_HEADER, IMPORTANCE_HEADER, NORMALIZED_HEADER, REPLICA_HEADER, REQUEST_ID_HEADER,
 };
 use crate::config::Cors;

@@ -9,7 +9,7 @@ use axum::response::Response;
 use headstart_index_sync::clock::unix_seconds;
 use http::{Method, StatusCode};
 
-use super::request_id;
+use super::own_headers::request_id;
 use crate::dashboard::FailedRequest;
 use crate::gateway::HttpGateway;
 use crate::openai::ApiError;

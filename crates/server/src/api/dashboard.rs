@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
-use super::{Closer, body};
+use super::body;
+use super::closer::Closer;
 use crate::dashboard::{self, LISTENERS_MAX, Listener};
 use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
@@ -17,20 +19,21 @@ use crate::openai::ApiError;
 const PIECES: usize = 1;
 
 /// One snapshot with all of its history.
-pub(super) async fn snapshot(gateway: &Arc<HttpGateway>) -> Response {
-    match dashboard::whole(gateway).await {
+pub(super) async fn snapshot(State(gateway): State<Arc<HttpGateway>>) -> Response {
+    match dashboard::whole(&gateway).await {
         Some(snapshot) => (no_store(), Json(snapshot)).into_response(),
         None => failed().into_response(),
     }
 }
 
 /// Snapshots until the client goes or the server stops.
-pub(super) async fn events(gateway: &Arc<HttpGateway>, closer: Closer) -> Response {
+pub(super) async fn events(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+    let closer = request.extensions().get::<Closer>().cloned().unwrap_or_default();
     // Before the first snapshot, so that none is missed between the two.
     let Some(listener) = gateway.dashboard.listen() else {
         return full().into_response();
     };
-    let Some(first) = dashboard::whole(gateway).await else {
+    let Some(first) = dashboard::whole(&gateway).await else {
         return failed().into_response();
     };
     let (writer, body) = body::channel(PIECES, &gateway.limits, closer);

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{AcqRel, Release};
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
@@ -78,8 +79,7 @@ fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<()
 }
 
 /// Sizes, counters, and per replica: health, stream and blocks by tier.
-pub(super) async fn index(gateway: &Arc<HttpGateway>) -> Response {
-    let gateway = gateway.clone();
+pub(super) async fn index(State(gateway): State<Arc<HttpGateway>>) -> Response {
     // The visit of all blocks is too long for a network thread.
     match tokio::task::spawn_blocking(move || summary(&gateway)).await {
         Ok(summary) => Json(summary).into_response(),
@@ -213,14 +213,17 @@ impl ReplicaBlockCounts {
 }
 
 /// One JSON object a line: replica, key, group, tier, and whether it is doubtful.
-pub(super) fn entries(gateway: &Arc<HttpGateway>, query: &[(String, String)]) -> Response {
-    let wanted = DumpFilter::of(query).and_then(|wanted| {
+pub(super) async fn entries(
+    State(gateway): State<Arc<HttpGateway>>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Response {
+    let wanted = DumpFilter::of(&query).and_then(|wanted| {
         let wanted_replica = wanted.replica.map(ReplicaId);
-        wanted_replica.map_or(Ok(()), |replica| exists(gateway, replica))?;
+        wanted_replica.map_or(Ok(()), |replica| exists(&gateway, replica))?;
         Ok(wanted)
     });
     match wanted {
-        Ok(wanted) => dump(gateway, wanted),
+        Ok(wanted) => dump(&gateway, wanted),
         Err(error) => error.into_response(),
     }
 }

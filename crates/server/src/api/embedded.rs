@@ -4,7 +4,10 @@
 mod run;
 mod tokens;
 
+use std::sync::Arc;
+
 use axum::Json;
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use headstart_core::block::Namespace;
 use headstart_index_sync::clock::unix_seconds;
@@ -17,7 +20,8 @@ pub(super) use self::tokens::plain_tokens;
 
 use self::run::{AcceptedRun, GenerationRun, ReplyFormat, RunPrompt};
 use self::tokens::{UntokenizedPrompt, read};
-use super::CompletionCall;
+use super::body;
+use super::call::CompletionCall;
 use crate::anthropic::{MessageShape, MessagesRequest};
 use crate::gateway::{EmbeddedReplicas, Fleet, GenerationObservers, HttpGateway, unknown_model};
 use crate::openai::response::{ApiKind, Envelope};
@@ -82,31 +86,48 @@ fn renamed(kind: ApiKind, mut error: ApiError) -> ApiError {
 }
 
 /// Answers `POST /v1/messages/count_tokens`.
-pub(super) async fn count_tokens(gateway: &HttpGateway, body: &[u8]) -> Result<Response, ApiError> {
-    let embedded = embedded(gateway)?;
-    let (model, conversation) = MessagesRequest::parse_count(body)?;
-    check_model(gateway, embedded, &model)?;
+pub(super) async fn count_tokens(
+    State(gateway): State<Arc<HttpGateway>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let body = body::read(&head.headers, body, &gateway.limits).await?;
+    let embedded = embedded(&gateway)?;
+    let (model, conversation) = MessagesRequest::parse_count(&body)?;
+    check_model(&gateway, embedded, &model)?;
     let input = UntokenizedPrompt::Chat(conversation);
-    let (prompted, _) = read(gateway, embedded, input, Scope::default()).await?;
+    let (prompted, _) = read(&gateway, embedded, input, Scope::default()).await?;
     Ok(Json(json!({"input_tokens": prompted.tokens.len()})).into_response())
 }
 
 /// Answers `GET /v1/responses/ID`.
-pub(super) fn stored_response(gateway: &HttpGateway, id: &str) -> Result<Response, ApiError> {
-    let responses = &embedded(gateway)?.responses;
-    let stored = responses.get(id, gateway.clock.now());
-    let stored = stored.ok_or_else(|| unknown_response(id))?;
+pub(super) async fn stored_response(
+    State(gateway): State<Arc<HttpGateway>>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let mut options = query.as_deref().unwrap_or_default().split('&');
+    if options.any(|option| option == "stream=true") {
+        let hint = ": a stored response comes whole here";
+        return Err(ApiError::unsupported("stream", hint));
+    }
+    let responses = &embedded(&gateway)?.responses;
+    let stored = responses.get(&id, gateway.clock.now());
+    let stored = stored.ok_or_else(|| unknown_response(&id))?;
     Ok(Json(&stored.response).into_response())
 }
 
 /// Answers `DELETE /v1/responses/ID`.
-pub(super) fn delete_response(gateway: &HttpGateway, id: &str) -> Result<Response, ApiError> {
-    let responses = &embedded(gateway)?.responses;
-    if responses.remove(id, gateway.clock.now()) {
+pub(super) async fn delete_response(
+    State(gateway): State<Arc<HttpGateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let responses = &embedded(&gateway)?.responses;
+    if responses.remove(&id, gateway.clock.now()) {
         let answer = json!({"id": id, "object": "response", "deleted": true});
         Ok(Json(answer).into_response())
     } else {
-        Err(unknown_response(id))
+        Err(unknown_response(&id))
     }
 }
 

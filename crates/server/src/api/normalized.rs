@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::NORMALIZED_HEADER;
+use super::own_headers::NORMALIZED_HEADER;
 use crate::gateway::HttpGateway;
 
 /// Longest body that is rewritten where it is read, bytes: below a millisecond.

@@ -4,7 +4,7 @@
 //! weights beside those that answer prompts, on the same port. Sources: the routers of vLLM 0.32
 //! and SGLang 0.5.23. Everything below `/v1/` passes: engines keep such routes elsewhere.
 
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 
 use crate::openai::ApiError;
 
@@ -138,6 +138,11 @@ pub(super) fn place(
         (Some("v1"), Some("responses"), Some(id)) => RequestDestination::Holder(id.to_owned()),
         _ => RequestDestination::One,
     })
+}
+
+/// The path and the query of a request.
+pub(super) fn target(uri: &Uri) -> &str {
+    uri.path_and_query().map_or(uri.path(), |target| target.as_str())
 }
 
 /// Refuses paths too long to be put behind an engine's address.

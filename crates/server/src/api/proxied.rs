@@ -11,11 +11,12 @@ use headstart_router::RouteRequest;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prometheus::IntCounterVec;
 
+use super::call::CompletionCall;
+use super::headers;
 use super::respond::respond;
 use super::routed::{self, RouteFields};
 use super::session::SessionKeys;
 use super::usage::EngineUsage;
-use super::{CompletionCall, headers};
 use crate::gateway::is_event_stream;
 use crate::gateway::{
     Comparison, HttpGateway, KnownPrompt, Lack, Passing, Pin, ProxyAnswer, Reservation, ToRender,

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::{
+use super::own_headers::{
     CACHED_HEADER, IMPORTANCE_HEADER, NORMALIZED_HEADER, REPLICA_HEADER, REQUEST_ID_HEADER,
-    SESSION_HEADER, SLO_TTFT_HEADER, openapi, paths,
+    SESSION_HEADER, SLO_TTFT_HEADER,
 };
+use super::{openapi, paths};
 use crate::upstream::RANK_HEADER;
 
 /// A method and path that the server defines.

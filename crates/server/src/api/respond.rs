@@ -10,10 +10,13 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 
 use super::body::{self, BodyWriter, ClientGone};
+use super::call::CompletionCall;
+use super::closer::Closer;
 use super::counted::ErrorCounter;
+use super::own_headers::{CACHED_HEADER, REPLICA_HEADER, header_value};
 use super::proxied::ForwardedRequest;
 use super::usage::{EngineUsage, UsageScan};
-use super::{CACHED_HEADER, Closer, CompletionCall, REPLICA_HEADER, errors, header_value, headers};
+use super::{errors, headers};
 use crate::gateway::{HttpGateway, ProxyAnswer, Reservation, is_event_stream};
 use crate::openai::ApiError;
 use crate::openai::response::ApiKind;

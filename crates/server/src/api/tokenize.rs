@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headstart_core::TokenId;
@@ -12,11 +13,28 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::embedded::plain_tokens;
+use super::{anything, body};
 use crate::gateway::{Fleet, HttpGateway};
 use crate::openai::{ApiError, request};
 
+/// `POST /tokenize`. Passed on where only an engine has the tokenizer.
+pub(super) async fn tokenize(state: State<Arc<HttpGateway>>, request: Request) -> Response {
+    let gateway = &state.0;
+    let is_upstream = matches!(gateway.fleet, Fleet::Upstreams(_));
+    if is_upstream && gateway.prompt_tokens().is_none() {
+        // An engine knows its own tokenizer.
+        return anything::pass(state, request).await;
+    }
+    let (head, body) = request.into_parts();
+    match body::read(&head.headers, body, &gateway.limits).await {
+        Ok(body) => answer(gateway, body).await,
+        Err(error) => Err(error),
+    }
+    .unwrap_or_else(ApiError::into_response)
+}
+
 /// Answers a call: `messages` are rendered as a chat, `prompt` is taken as it is.
-pub(super) async fn answer(gateway: &Arc<HttpGateway>, body: Bytes) -> Result<Response, ApiError> {
+async fn answer(gateway: &Arc<HttpGateway>, body: Bytes) -> Result<Response, ApiError> {
     let gateway = gateway.clone();
     let tokens = tokio::task::spawn_blocking(move || tokens(&gateway, &body));
     let (tokens, context) = tokens.await.map_err(|_| {

@@ -3,16 +3,15 @@
 
 mod explained;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use headstart_core::block::BlockShape;
-use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
+use headstart_core::{Nanos, ReplicaId, RouteKey};
 use headstart_index_sync::clock::unix_seconds;
 use headstart_router::index::{KeyChain, Overlaps};
 use headstart_router::{Health, PromptKeys, ReplicaStatus};
 
+use super::occupancy::DeviceOccupancy;
 use super::snapshot::{
     CachedPart, ErrorsPart, FailurePart, HolderPart, LatelyPart, MoneyPart, NodePart,
     PredictionsPart, ReplicaPart, SavingsPart, ServerPart, Snapshot, SourcePart, StatusPart,
@@ -30,39 +29,6 @@ const NODES_MAX: usize = 48;
 /// Holders of a branch that are named.
 const HOLDERS_MAX: usize = 16;
 
-/// Least time between two counts of what replicas hold.
-const COUNT_PERIOD: Duration = Duration::from_secs(5);
-
-/// Shortest pause after a count, as a multiple of its duration: counting takes at most a fiftieth
-/// of a core.
-const COUNT_PATIENCE: u32 = 50;
-
-/// Blocks that each replica's device holds, as the index knows it, counted now and then.
-#[derive(Debug, Default)]
-pub(super) struct DeviceOccupancy {
-    blocks: BTreeMap<ReplicaId, u64>,
-    next: Option<Instant>,
-}
-
-impl DeviceOccupancy {
-    fn refresh(&mut self, gateway: &HttpGateway) {
-        let start = Instant::now();
-        if self.next.is_some_and(|next| start < next) {
-            return;
-        }
-        self.blocks.clear();
-        let blocks = &mut self.blocks;
-        gateway.index().residents(gateway.clock.now(), &mut |held| {
-            // Of several cache groups the first one tells.
-            if held.tier == Tier::Device && held.group == 0 {
-                *blocks.entry(held.replica).or_default() += 1;
-            }
-        });
-        let end = Instant::now();
-        self.next = Some(end + COUNT_PERIOD.max((end - start) * COUNT_PATIENCE));
-    }
-}
-
 /// A gateway now, without its history.
 pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
     let now = gateway.clock.now();
@@ -77,7 +43,7 @@ pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
             tree.insert(&chain.keys, at);
         }
     }
-    occupancy.refresh(gateway);
+    occupancy.refresh(gateway.index(), gateway.clock.now());
     let snapshot = Snapshot {
         version: VERSION,
         at_unix_s: unix_seconds(),
@@ -172,7 +138,7 @@ fn replicas(
             stream: stream.map(|report| report.status.name().to_owned()),
             running: (status.in_flight.requests - status.in_flight.queued) as u64,
             waiting: status.in_flight.queued as u64,
-            cached_blocks: Some(occupancy.blocks.get(&id).copied().unwrap_or_default()),
+            cached_blocks: Some(occupancy.blocks(id)),
             hit_rate: hits.map(|hits| hits.hits as f64 / hits.lookups as f64),
             ..ReplicaPart::default()
         };

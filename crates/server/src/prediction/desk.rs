@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::chat::{Chat, Namer, PrefixKey, Scope};
 use super::queue::{PendingQuestion, PredictionQueue, QueueLimits};
+use super::ticket::PredictionTicket;
 use super::tracker::{Tracker, TrackerLimits};
 use super::worker::PredictionWorker;
 use super::{
@@ -236,20 +237,13 @@ impl Forecast {
     /// Returns the model's probability if it has arrived, otherwise the prior.
     #[must_use]
     pub fn p_continue(&self) -> Option<Probability> {
-        self.ticket.state().p.or(self.prior)
+        self.ticket.answered().or(self.prior)
     }
 
     /// Takes note that `seq` was submitted to a replica: the model's number is sent there, now or
     /// when it comes.
     pub(crate) fn placed(&self, replica: usize, seq: SeqId) {
-        // This call and the worker's answer meet under one lock: the second of them sends the
-        // number, once.
-        let mut state = self.ticket.state();
-        state.place = Some((replica, seq));
-        let known = state.p.filter(|_| !state.is_sent);
-        state.is_sent |= known.is_some();
-        drop(state);
-        if let Some(p) = known {
+        if let Some(p) = self.ticket.place(replica, seq) {
             self.predictions.send(replica, seq, p);
         }
     }
@@ -262,61 +256,14 @@ impl Forecast {
 
 impl Drop for Forecast {
     fn drop(&mut self) {
-        let mut state = self.ticket.state();
-        state.is_over = true;
-        // An answer that comes later finds the request over, and counts itself as late.
-        if state.p.is_some() && !state.is_sent {
+        if self.ticket.end().is_some() {
             self.predictions.note_late();
         }
-        drop(state);
         let mut tracker = self.predictions.tracker();
         if self.is_answered {
             tracker.answered(&self.key, self.id, self.predictions.clock.now());
         } else {
             tracker.withdrawn(&self.key, self.id);
         }
-    }
-}
-
-/// State shared by a request and the question about it.
-#[derive(Debug, Default)]
-pub(super) struct PredictionTicket(Mutex<TicketState>);
-
-#[derive(Debug, Default)]
-struct TicketState {
-    p: Option<Probability>,
-    place: Option<(usize, SeqId)>,
-    /// A replica was told, or it is too late for that.
-    is_sent: bool,
-    is_over: bool,
-}
-
-/// Destination of a predicted probability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Addressee {
-    /// This sequence of this replica.
-    Sequence(usize, SeqId),
-    /// The request has no place yet and will take the number along.
-    Request,
-    /// No destination: the request is over.
-    Nobody,
-}
-
-impl PredictionTicket {
-    /// The model has answered.
-    pub(super) fn answer(&self, p: Probability) -> Addressee {
-        let mut state = self.state();
-        state.p = Some(p);
-        let addressee = match state.place {
-            _ if state.is_over => Addressee::Nobody,
-            Some((replica, seq)) => Addressee::Sequence(replica, seq),
-            None => Addressee::Request,
-        };
-        state.is_sent = addressee != Addressee::Request;
-        addressee
-    }
-
-    fn state(&self) -> MutexGuard<'_, TicketState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::Nanos;
 
-use super::desk::PredictionTicket;
+use super::ticket::PredictionTicket;
 use super::{TurnOutcome, TurnQuestion};
 
 /// Limits of a queue.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::desk::{Addressee, Predictions};
+use super::desk::Predictions;
 use super::queue::PendingQuestion;
+use super::ticket::Addressee;
 use super::{TurnOutcome, TurnQuestion};
 
 /// Longest sleep of an idle thread between two checks for ended turns.

@@ -5,10 +5,10 @@ use headstart_index_sync::saved::FolderError;
 use headstart_index_sync::shared::SharedIndexError;
 use headstart_router::profile::IndexKind;
 
-use super::ServeError;
 use super::start::{EVENT_PORTS, setting};
 use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig};
 use crate::observers;
+use crate::serve_error::ServeError;
 
 impl ServeConfig {
     /// Refuses what [`serve`](super::serve) refuses, without opening a file or a socket.

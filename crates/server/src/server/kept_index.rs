@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use headstart_index_sync::saved::{Folder, Keeper, KnownReplicas, Saving, drawn_secret};
 
-use super::ServeError;
 use crate::config::ServeConfig;
 use crate::gateway::HttpGateway;
+use crate::serve_error::ServeError;
 
 /// The folder that the index is to be kept in.
 pub(super) fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {

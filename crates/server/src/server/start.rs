@@ -19,9 +19,9 @@ use headstart_prompt::PromptModel;
 use headstart_router::profile::{IndexKind, ScorerKind};
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
+use super::Watcher;
 use super::follow::{self, ReplicaStream};
 use super::kept_index::{index_secret, keep, state_folder};
-use super::{ServeError, Watcher};
 use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::gateway::{EmbeddedReplicas, Fleet, GatewayParts, HttpGateway};
@@ -30,6 +30,7 @@ use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::model_in;
 use crate::replica::{EmbeddedReplica, Hooks};
+use crate::serve_error::ServeError;
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 

@@ -1,10 +1,9 @@
-//! Configuration of a fleet, and the faults that happen to it.
+//! Configuration of a fleet: what it has, what its clients want, and the faults that happen to it.
 
 use std::time::Duration;
 
 use headstart_router::Profile;
 
-use super::outcome::Slo;
 use super::replica::ReplicaSpec;
 
 /// A fleet.
@@ -45,6 +44,15 @@ pub struct Network {
     pub scrape: Duration,
     /// From a replica's death or return until gateways know of it.
     pub notice: Duration,
+}
+
+/// Latency objectives of a request; a good one meets both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// Longest TTFT, seconds.
+    pub ttft_s: f64,
+    /// Longest TPOT, seconds.
+    pub tpot_s: f64,
 }
 
 /// Something that goes wrong, from the start of the run.
@@ -106,5 +114,12 @@ impl Default for Network {
             scrape: Duration::from_millis(50),
             notice: Duration::from_secs(1),
         }
+    }
+}
+
+impl Default for Slo {
+    /// Two seconds to the first token, then ten tokens a second: no slower than one reads.
+    fn default() -> Self {
+        Self { ttft_s: 2.0, tpot_s: 0.1 }
     }
 }

@@ -3,6 +3,7 @@
 use headstart_core::Nanos;
 use headstart_core::stats::{HitCount, Summary};
 
+use super::config::Slo;
 use super::recovery::Recovery;
 use super::workload::Rung;
 
@@ -23,22 +24,6 @@ pub struct ServedRequest {
     pub cached_tokens: u32,
     /// Tokens of the answer.
     pub answer_tokens: u32,
-}
-
-/// Latency objectives of a request; a good one meets both.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slo {
-    /// Longest TTFT, seconds.
-    pub ttft_s: f64,
-    /// Longest TPOT, seconds.
-    pub tpot_s: f64,
-}
-
-impl Default for Slo {
-    /// Two seconds to the first token, then ten tokens a second: no slower than one reads.
-    fn default() -> Self {
-        Self { ttft_s: 2.0, tpot_s: 0.1 }
-    }
 }
 
 impl ServedRequest {

@@ -26,9 +26,8 @@ use headstart_router::Profile;
 use headstart_router::profile::ScorerKind;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 
-use super::config::{FleetConfig, Network};
+use super::config::{FleetConfig, Network, Slo};
 use super::ladder::{Ladder, Order, RequestPacing};
-use super::outcome::Slo;
 use super::replica::ReplicaSpec;
 use super::workload::FleetWorkload;
 use crate::cost::qwen3_32b_fp8_on_h100;

@@ -32,11 +32,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::chain::PromptChain;
+use super::line_format::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use super::sniff::LineFields;
-use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
-use crate::reader::Options;
 use crate::schedule::RecordedSession;
 
 /// Tokens per id where the first session does not say.
@@ -55,7 +54,11 @@ pub(super) fn fits(fields: &LineFields) -> bool {
     fields.has(&["requests"])
 }
 
-pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<'a> {
+pub(super) fn open<'a>(
+    first: Option<&str>,
+    drop_duplicates: bool,
+    block_tokens: Option<u32>,
+) -> OpenTrace<'a> {
     #[derive(Deserialize)]
     struct Start {
         block_size: Option<u32>,
@@ -64,9 +67,8 @@ pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<
     let start = first.and_then(|first| serde_json::from_str::<Start>(first).ok());
     // A size of 0 is reported with its line, when that one is read.
     let stated = start.and_then(|start| start.block_size).filter(|&s| s > 0);
-    let block_tokens = options.block_tokens.or(stated).unwrap_or(BLOCK_TOKENS);
-    let agent =
-        Agent { drop_duplicates: options.drop_duplicates, block_tokens, num_lines: 0, next_id: 0 };
+    let block_tokens = block_tokens.or(stated).unwrap_or(BLOCK_TOKENS);
+    let agent = Agent { drop_duplicates, block_tokens, num_lines: 0, next_id: 0 };
     (Box::new(agent), info(block_tokens, [Given; 3]))
 }
 

@@ -13,7 +13,7 @@
 
 use headstart_core::{Nanos, TraceRequest};
 
-use super::{LineFormat, OpenTrace, ParsedLine};
+use super::line_format::{LineFormat, OpenTrace, ParsedLine};
 use crate::TraceInfo;
 
 const NAMES: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];

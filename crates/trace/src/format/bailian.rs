@@ -17,11 +17,10 @@ use headstart_core::{SessionId, TraceRequest};
 use serde::Deserialize;
 
 use super::chain::PromptChain;
+use super::line_format::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use super::sniff::LineFields;
-use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
-use crate::reader::Options;
 
 /// Tokens per id in the published traces.
 pub const BLOCK_TOKENS: u32 = 16;
@@ -39,8 +38,8 @@ pub(super) fn fits(fields: &LineFields) -> bool {
     fields.has(&["hash_ids"]) && fields.has(&["chat_id", "parent_chat_id"])
 }
 
-pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {
-    let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
+pub(super) fn open<'a>(block_tokens: Option<u32>) -> OpenTrace<'a> {
+    let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS);
     let bailian = Bailian { sessions: SessionRoots::default(), read: 0 };
     (Box::new(bailian), info(block_tokens, [Given; 3]))
 }

@@ -27,8 +27,8 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::chain::PromptChain;
+use super::line_format::{LineFormat, OpenTrace, ParsedLine};
 use super::sniff::LineFields;
-use super::{LineFormat, OpenTrace, ParsedLine};
 use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX, printable};
 use crate::{Provenance, TraceInfo};
 

@@ -11,11 +11,10 @@ use headstart_core::TraceRequest;
 use serde::Deserialize;
 
 use super::chain::PromptChain;
+use super::line_format::{LineFormat, OpenTrace, ParsedLine, nanos};
 use super::sniff::LineFields;
-use super::{LineFormat, OpenTrace, ParsedLine, nanos};
 pub use crate::Reader;
 use crate::TraceInfo;
-use crate::reader::Options;
 
 /// Tokens per id in the published traces.
 pub const BLOCK_TOKENS: u32 = 512;
@@ -29,8 +28,8 @@ pub(super) fn fits(fields: &LineFields) -> bool {
     fields.has(&["hash_ids"])
 }
 
-pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {
-    let info = TraceInfo::new(options.block_tokens.unwrap_or(BLOCK_TOKENS));
+pub(super) fn open<'a>(block_tokens: Option<u32>) -> OpenTrace<'a> {
+    let info = TraceInfo::new(block_tokens.unwrap_or(BLOCK_TOKENS));
     (Box::new(Mooncake { read: 0 }), info)
 }
 

@@ -6,8 +6,9 @@
 use headstart_core::{Nanos, Rng, SessionId, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
+use super::limits::{check_context, check_probability, check_rate};
 use super::prompt::{Ids, Opening, Openings, SynthPrompt};
-use super::stream::{StreamSetting, check_context, check_probability, check_rate};
+use super::setting::StreamSetting;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of agent sessions.

@@ -4,8 +4,9 @@
 use headstart_core::{Nanos, Rng, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
+use super::limits::{check_context, check_rate};
 use super::prompt::{Ids, SynthPrompt};
-use super::stream::{StreamSetting, check_context, check_rate};
+use super::setting::StreamSetting;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of bursts.

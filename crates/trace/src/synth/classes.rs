@@ -7,7 +7,7 @@ use headstart_core::{Nanos, Rng};
 
 use super::conversations::{Conversations, Labels, Step};
 use super::draw::{chance, weighted};
-use super::stream::StreamSetting;
+use super::setting::StreamSetting;
 
 /// Turns that [`Labels::Swapped`] reverses.
 const SWAPPED_TURNS: u16 = 6;

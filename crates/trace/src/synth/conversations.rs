@@ -8,8 +8,9 @@ use headstart_core::{BlockRuns, Nanos, Rng, SessionId, TraceRequest};
 
 use super::classes::{Behaviours, Labeller};
 use super::draw::{Gap, Length, chance, is_size, weighted};
+use super::limits::{check_context, check_probability, check_rate};
 use super::prompt::{Ids, Opening, Openings, SynthPrompt};
-use super::stream::{StreamSetting, check_context, check_probability, check_rate};
+use super::setting::StreamSetting;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of conversations.

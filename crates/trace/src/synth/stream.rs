@@ -1,7 +1,5 @@
 //! The kinds of streams, told apart in one place.
 
-use std::time::Duration;
-
 use headstart_core::{Nanos, TraceRequest};
 
 use super::agents::{self, Agents};
@@ -9,7 +7,7 @@ use super::bursts::{self, Bursts};
 use super::conversations::{self, Conversations};
 use super::draw::Gap;
 use super::prompt::Ids;
-use crate::TraceInfo;
+use super::setting::StreamSetting;
 
 /// One stream of requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,23 +18,6 @@ pub enum Stream {
     Agents(Agents),
     /// API bursts.
     Bursts(Bursts),
-}
-
-/// Parameters of the run for a source.
-pub(super) struct StreamSetting<'a> {
-    /// One for behaviour, one for its changes, one for labels.
-    pub(super) seeds: [u64; 3],
-    /// Intended length of the run.
-    pub(super) nominal: Duration,
-    /// Learns the names of the types.
-    pub(super) info: &'a mut TraceInfo,
-}
-
-impl StreamSetting<'_> {
-    /// The point of the run at `fraction`.
-    pub(super) fn at(&self, fraction: f64) -> Nanos {
-        Nanos::from_secs_f64(self.nominal.as_secs_f64() * fraction)
-    }
 }
 
 impl Stream {
@@ -118,20 +99,4 @@ impl StreamSource {
             Self::Bursts(source) => source.step(ids),
         }
     }
-}
-
-pub(super) fn check_rate(starts_per_s: f64) -> Result<(), String> {
-    let ok = (1e-9..=1e9).contains(&starts_per_s);
-    ok.then_some(()).ok_or(format!("{starts_per_s} starts a second; 1e-9 to 1e9 are possible"))
-}
-
-pub(super) fn check_context(tokens: u32) -> Result<(), String> {
-    let ok = (64..=1 << 24).contains(&tokens);
-    ok.then_some(()).ok_or(format!("a context of {tokens} tokens; 64 to 16,777,216 are possible"))
-}
-
-/// Below 1, or a session would have no end.
-pub(super) fn check_probability(name: &str, p: f64) -> Result<(), String> {
-    let ok = (0.0..=0.999).contains(&p);
-    ok.then_some(()).ok_or(format!("{name} is {p}; probabilities from 0 to 0.999 are possible"))
 }

@@ -6,7 +6,8 @@ use headstart_core::{Nanos, Rng, TraceRequest};
 
 use super::draw::Gap;
 use super::prompt::Ids;
-use super::stream::{Stream, StreamSetting, StreamSource};
+use super::setting::StreamSetting;
+use super::stream::{Stream, StreamSource};
 use crate::{Provenance, TraceInfo};
 
 /// Arrivals are whole milliseconds, as in the published traces.

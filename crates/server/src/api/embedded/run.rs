@@ -9,10 +9,9 @@ use headstart_insight::text::Sketch;
 use http::{HeaderValue, header};
 
 use super::super::body::{self, BodyWriter, ClientGone};
+use super::super::call::CompletionCall;
 use super::super::counted::ErrorCounter;
-use super::super::{
-    CACHED_HEADER, CompletionCall, IMPORTANCE_HEADER, REPLICA_HEADER, header_value,
-};
+use super::super::own_headers::{CACHED_HEADER, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use super::tokens::server_error;
 use crate::answer::{Answer, Finish, Piece};
 use crate::gateway::{EmbeddedReplicas, HttpGateway, PrefilledRequest};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::super::nanos;
+use super::super::line_format::nanos;
 use super::{Conversation, Role, Turn};
 
 /// The conversation in `line`, the `record`-th of its file.

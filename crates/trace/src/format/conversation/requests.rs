@@ -22,12 +22,12 @@ use headstart_core::{
     BlockRuns, Nanos, Rng, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest,
 };
 
+use super::super::BLOCKS_MAX;
+use super::super::line_format::{LineFormat, OpenTrace, ParsedLine, info};
 use super::super::request_log::PromptPart;
-use super::super::{BLOCKS_MAX, LineFormat, OpenTrace, ParsedLine, info};
 use super::{Conversation, Role, Turn, asks, parse};
 use crate::TraceInfo;
 use crate::info::Provenance::{Absent, Given};
-use crate::reader::Options;
 use crate::schedule::{Arrivals, RecordedSession};
 
 /// Tokens per block where the caller does not say: an engine's usual size.
@@ -59,16 +59,20 @@ struct ConversationFormat<'a> {
     num_lines: u64,
 }
 
-pub(in crate::format) fn open<'a>(options: &Options<'a>) -> Result<OpenTrace<'a>, String> {
-    let tokenize = options.tokenize.clone();
-    let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
+pub(in crate::format) fn open<'a>(
+    tokenize: Option<Rc<Tokenize<'a>>>,
+    block_tokens: Option<u32>,
+    arrivals: Arrivals,
+    turn_gap: Duration,
+) -> Result<OpenTrace<'a>, String> {
+    let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS);
     let identity = RouteIdentity { model: "", block_size: block_tokens.max(1) };
     let conversations = ConversationFormat {
         tokenize: tokenize.ok_or("conversations are text; pass a tokenizing function")?,
         hasher: Rc::new(RouteHasher::new(&identity)),
-        gaps: match options.arrivals {
+        gaps: match arrivals {
             Arrivals::FileOrder => None,
-            Arrivals::Poisson { seed, .. } => Some((options.turn_gap.as_secs_f64(), seed)),
+            Arrivals::Poisson { seed, .. } => Some((turn_gap.as_secs_f64(), seed)),
         },
         num_lines: 0,
     };
@@ -195,7 +199,7 @@ fn count(tokens: &[TokenId]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Format, Reader};
+    use crate::{Format, Options, Reader};
 
     /// A token per word; turns joined as `role text`.
     fn words<'a>() -> Rc<Tokenize<'a>> {

@@ -17,12 +17,12 @@ use headstart_core::{
     BlockRuns, Nanos, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest,
 };
 
+use super::super::BLOCKS_MAX;
 use super::super::conversation::{Text, Tokenize};
-use super::super::{BLOCKS_MAX, LineFormat, OpenTrace, ParsedLine, info};
+use super::super::line_format::{LineFormat, OpenTrace, ParsedLine, info};
 use super::{LoggedRequest, PromptPart, parse};
 use crate::TraceInfo;
 use crate::info::Provenance::{Absent, Given};
-use crate::reader::Options;
 
 /// Tokens per block where the caller does not say: an engine's usual size.
 pub const BLOCK_TOKENS: u32 = 16;
@@ -97,10 +97,10 @@ struct RequestLogFormat<'a> {
 
 pub(in crate::format) fn open<'a>(
     first: Option<&str>,
-    options: &Options<'a>,
+    tokenize: Option<Rc<Tokenize<'a>>>,
+    block_tokens: Option<u32>,
 ) -> Result<OpenTrace<'a>, String> {
-    let tokenize = options.tokenize.clone();
-    let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
+    let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
     let log = RequestLogFormat {
         tokenize: tokenize.ok_or("request logs are text; pass a tokenizing function")?,
         chains: Chains::new(block_tokens),
@@ -160,7 +160,7 @@ fn session(name: &str) -> SessionId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Format, Provenance, Reader, TraceError};
+    use crate::{Format, Options, Provenance, Reader, TraceError};
 
     /// A token per word of the prompt's JSON or text; none for a text that says so.
     fn words<'a>() -> Rc<Tokenize<'a>> {
