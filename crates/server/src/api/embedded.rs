@@ -55,7 +55,6 @@ pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response
     let mut submission = gateway.submission(embedded, &generation, tokens).map_err(renamed)?;
     submission.is_exact |= is_exact;
     submission.access.session = forecast.as_ref().map(Forecast::conversation);
-    submission.access.p_continue = forecast.as_ref().and_then(Forecast::p_continue);
     let salt = generation.cache_salt.as_deref();
     let route = RouteRequest {
         tokens: Some(&submission.prompt),

@@ -19,12 +19,12 @@ use crate::spans::{Mark, RequestTimeline};
 const CHAT: u16 = 1;
 const COMPLETION: u16 = 2;
 
-/// Beside a submission and its routing: what follows its way.
+/// Values that follow a request beside its submission and its routing.
 #[derive(Clone, Copy)]
 pub struct GenerationObservers<'a> {
     /// Prediction of whether its conversation continues, if there is a predictor.
     pub forecast: Option<&'a Forecast>,
-    /// When what happened to it.
+    /// Times of its steps.
     pub timeline: &'a RequestTimeline,
 }
 
@@ -99,7 +99,10 @@ impl HttpGateway {
             let replica = &embedded.replicas[decision.replica.0 as usize];
             // Each attempt has an id of its own: a prediction may still name the one before.
             let seq = SeqId(self.next_id());
-            let events = replica.submit(Submission { id: seq, ..submission.clone() });
+            // A prediction that was sent to the attempt before is sent to no other one.
+            let p_continue = forecast.and_then(Forecast::p_continue);
+            let access = Access { p_continue, ..submission.access };
+            let events = replica.submit(Submission { id: seq, access, ..submission.clone() });
             // Before the wait for the first token: a prediction that comes meanwhile goes to this
             // replica.
             if let Some(forecast) = forecast {
