@@ -113,6 +113,8 @@ fn debugging() -> Router<Arc<HttpGateway>> {
         .route("/dashboard/events", get(dashboard::events))
         .route("/debug/requests", get(explain::requests))
         .route("/debug/requests/{id}", get(explain::request))
+        // An empty id names no parameter, and must not reach an engine.
+        .route("/debug/requests/", get(unserved::not_found))
         .route("/debug/waterfall", get(explain::waterfall))
         .method_not_allowed_fallback(unserved::method_not_allowed)
 }

@@ -147,8 +147,10 @@ async fn an_upstreams_requests_are_explained_whole_and_streamed() {
     assert!(streamed["ttft_s"].is_number() && whole["ttft_s"].is_null());
     assert!(tokens(streamed, "never-seen") > 100, "{streamed}");
     assert!(tokens(whole, "device") > 100, "{whole}");
-    gateway.shutdown().await;
+    // An empty id is answered here, where an engine that is gone could not.
     engine.shutdown().await;
+    assert_eq!(get(&gateway, "/debug/requests/").await.status, 404);
+    gateway.shutdown().await;
 }
 
 #[tokio::test]
