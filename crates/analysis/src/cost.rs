@@ -134,12 +134,7 @@ impl PromptCostModel {
             // A log without times needs no excuse.
             (Err(_), seconds) => seconds.clone(),
         };
-        Self {
-            engine: self.engine,
-            is_data_sheet: self.is_data_sheet,
-            seconds,
-            money: self.money.clone(),
-        }
+        Self { seconds, money: self.money.clone(), ..*self }
     }
 
     /// Returns the engine model that memory and speed are computed from.

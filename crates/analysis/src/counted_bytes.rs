@@ -1,25 +1,34 @@
-//! Bytes whose reading is progress.
+//! Files whose reading is progress.
 
-use std::io::{Read, Result};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
-use headstart_core::Progress;
+use headstart_core::{Progress, UsageError};
+use headstart_trace::source::CountedBytes;
 
-/// Bytes that count as they are read.
-pub(crate) struct CountedBytes<'p, R> {
-    raw: R,
+use crate::error::AnalysisError;
+
+/// Opens the file at `path`, called `name` in messages; `-` is standard input. `advice` follows
+/// "name" in the error for a folder, which can be opened on Unix and fails without a hint.
+pub(crate) fn opened<'p>(
+    path: &Path,
+    name: &str,
+    advice: &str,
     progress: &'p dyn Progress,
-}
-
-impl<'p, R> CountedBytes<'p, R> {
-    pub(crate) fn new(raw: R, progress: &'p dyn Progress) -> Self {
-        Self { raw, progress }
+) -> Result<Box<dyn Read + 'p>, AnalysisError> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin()));
     }
-}
-
-impl<R: Read> Read for CountedBytes<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let count = self.raw.read(buffer)?;
-        self.progress.inc(count as u64);
-        Ok(count)
+    let cannot_open = || AnalysisError::file(format!("cannot open {name}"));
+    let file = File::open(path).map_err(cannot_open())?;
+    let metadata = file.metadata().map_err(cannot_open())?;
+    if metadata.is_dir() {
+        return Err(UsageError(format!("{name} is a folder; name {advice}")).into());
     }
+    // The length of a pipe is unknown.
+    if metadata.is_file() {
+        progress.inc_length(metadata.len());
+    }
+    Ok(Box::new(CountedBytes::new(file, progress)))
 }

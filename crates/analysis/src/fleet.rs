@@ -226,9 +226,14 @@ fn content(said: &LoggedPrompt) -> PromptContent<'_> {
 
 /// Requests share a cache if they ask the same model under the same salt.
 pub(crate) fn namespace(said: &LoggedPrompt) -> u64 {
-    let mut hasher = DefaultHasher::new();
     // A tuple with its options hashes `None` apart from an empty name.
-    (&said.model, &said.cache_salt).hash(&mut hasher);
+    hashed(&(&said.model, &said.cache_salt))
+}
+
+/// A hash that no other process computes.
+pub(crate) fn hashed(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
     hasher.finish()
 }
 

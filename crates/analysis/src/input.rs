@@ -1,6 +1,5 @@
 //! Trace files: opening them, and tokens for their texts.
 
-use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +12,7 @@ use headstart_trace::{Options, Reader};
 use serde_json::json;
 
 use crate::error::AnalysisError;
-use crate::rendering::Rendering;
+use crate::traffic::Renderings;
 
 /// Opens the trace at `path`; `-` is standard input. Returns its bytes as they are, compressed or
 /// not, and how many there are, where that is known.
@@ -49,21 +48,11 @@ pub fn reader(
 /// # Errors
 /// When the folder holds no tokenizer that can be read.
 pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageError> {
-    let rendering = OnceCell::new();
     // A folder that cannot be read fails here, before the first line of the trace is read.
-    if folder.is_some() {
-        let loaded = Rendering::of(folder)?;
-        rendering.get_or_init(|| loaded);
-    }
+    let renderings = Renderings::of(folder)?;
     // The trace reader holds the function for as long as it reads, so it owns its tokenizer.
     Ok(Rc::new(move |text: Text<'_>| {
-        let rendering = match rendering.get() {
-            Some(rendering) => rendering,
-            None => {
-                let toy = Rendering::of(None).map_err(|error| error.to_string())?;
-                rendering.get_or_init(|| toy)
-            }
-        };
+        let rendering = renderings.get().map_err(|error| error.to_string())?;
         let tokens = match text {
             // Logged prompts have tools and parts, which only the rendering for logs puts into one
             // text.

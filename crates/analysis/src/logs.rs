@@ -1,8 +1,6 @@
 //! The requests of a file: of a request log, or of recorded conversations, which ask once for each
 //! user turn.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -12,7 +10,7 @@ use headstart_trace::format::request_log::{LogOptions, LoggedRequest, Requests, 
 use headstart_trace::source::Lines;
 use headstart_trace::{Format, TraceError};
 
-use crate::counted_bytes::CountedBytes;
+use crate::counted_bytes::opened;
 use crate::error::AnalysisError;
 
 /// Hands each request of the file at `path` (`-` is standard input) to `take`, in order, for as
@@ -29,7 +27,9 @@ pub fn each(
 ) -> Result<(), AnalysisError> {
     // The name is the whole path here: the messages tell which file to open.
     let name = name(path);
-    let mut lines = Lines::new(name.clone(), opened(path, &name, progress)?)?;
+    refuse_address(&name)?;
+    let raw = opened(path, &name, "a file in it", progress)?;
+    let mut lines = Lines::new(name.clone(), raw)?;
     match Format::of(&mut lines) {
         Ok(Format::Conversation) if !is_request(&mut lines) => {
             return conversations(&mut lines, skip_bad, take);
@@ -58,33 +58,15 @@ pub fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-fn opened<'p>(
-    path: &Path,
-    name: &str,
-    progress: &'p dyn Progress,
-) -> Result<Box<dyn Read + 'p>, AnalysisError> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(std::io::stdin()));
+/// A user who pastes the server's address gets the option that takes it.
+fn refuse_address(name: &str) -> Result<(), UsageError> {
+    if !["http://", "https://"].iter().any(|scheme| name.starts_with(scheme)) {
+        return Ok(());
     }
-    // A user who pastes the server's address gets the option that takes it.
-    if ["http://", "https://"].iter().any(|scheme| name.starts_with(scheme)) {
-        let message = format!(
-            "{name} is an address, and no file: `headstart why REQUEST --url {name}` asks a \
-             running server"
-        );
-        return Err(UsageError(message).into());
-    }
-    let file = File::open(path).map_err(AnalysisError::file(format!("cannot open {name}")))?;
-    match file.metadata() {
-        Ok(it) if it.is_dir() => {
-            let message = format!("{name} is a folder; name a file in it");
-            return Err(UsageError(message).into());
-        }
-        Ok(it) if it.is_file() => progress.inc_length(it.len()),
-        // The length of a pipe is unknown.
-        _ => {}
-    }
-    Ok(Box::new(CountedBytes::new(file, progress)))
+    Err(UsageError(format!(
+        "{name} is an address, and no file: `headstart why REQUEST --url {name}` asks a running \
+         server"
+    )))
 }
 
 /// Whether the first line asks as a request does: `messages` alone may be either, and a request

@@ -14,8 +14,6 @@ mod source;
 mod texts;
 mod times;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use headstart_core::figures::counted;
 use headstart_core::{Nanos, Progress, SessionId, TraceRequest, UsageError};
 use headstart_trace::characterize::Stack;
@@ -23,6 +21,7 @@ use headstart_trace::infer::Inference;
 use headstart_trace::{Format, Provenance, TraceInfo};
 
 use crate::error::AnalysisError;
+use crate::fleet::hashed;
 use copies::DuplicateCounts;
 pub use counts::LoggedTokenCounts;
 use part::{ParsedLog, RequestMemoryBudget};
@@ -241,9 +240,7 @@ impl LoggedTraffic {
                 continue;
             };
             has_users = true;
-            let mut hasher = DefaultHasher::new();
-            user.hash(&mut hasher);
-            let user = hasher.finish();
+            let user = hashed(&user);
             // Blocks that are mixed with the user never match another user's, so no session joins
             // both. The shift leaves a number after every id, at which a run can end.
             let own = request.blocks.iter().map(|id| mixed(id ^ user) >> 1);

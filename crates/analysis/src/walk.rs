@@ -3,7 +3,6 @@
 //! Prompts are in memory as long as their sketches are, and no longer; nothing is written. Of the
 //! worst case of a finding there is what stands around the change.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -15,6 +14,7 @@ use headstart_insight::text::{
 use headstart_trace::format::request_log::LoggedRequest;
 
 use crate::change::ChangeContext;
+use crate::fleet::hashed;
 use crate::prompt::{PromptBody, PromptRecord};
 use crate::rendering::Rendering;
 
@@ -165,23 +165,20 @@ impl<'a> LogWalk<'a> {
 
     /// Remembers a request that nothing is asked about.
     pub fn remember(&mut self, request: &LoggedRequest) {
-        let body = PromptBody::of(&request.prompt, self.rendering);
-        let sketch = body.sketch(&self.sketcher);
+        let (body, sketch) = self.sketched(request);
         let prompt = Rc::new(PromptRecord::new(request, body));
         self.neighbours.insert(namespace(request), prompt, sketch);
     }
 
     /// Compares a request with the remembered ones, without remembering it.
     pub fn tell(&self, request: &LoggedRequest) -> PromptComparison {
-        let body = PromptBody::of(&request.prompt, self.rendering);
-        let sketch = body.sketch(&self.sketcher);
+        let (body, sketch) = self.sketched(request);
         self.told(request, body, &sketch)
     }
 
     /// Adds a request to the findings, and remembers it.
     pub fn add(&mut self, request: &LoggedRequest) -> PromptComparison {
-        let body = PromptBody::of(&request.prompt, self.rendering);
-        let sketch = body.sketch(&self.sketcher);
+        let (body, sketch) = self.sketched(request);
         // The comparison comes before the insertion: otherwise a prompt is nearest to itself.
         let told = self.told(request, body, &sketch);
         self.prompts += 1;
@@ -200,6 +197,12 @@ impl<'a> LogWalk<'a> {
     /// All findings, most tokens lost first; without those of a single request among many.
     pub fn findings(self) -> Vec<Finding<WorstCase>> {
         told_findings(self.findings, self.prompts)
+    }
+
+    fn sketched(&self, request: &LoggedRequest) -> (PromptBody, Sketch) {
+        let body = PromptBody::of(&request.prompt, self.rendering);
+        let sketch = body.sketch(&self.sketcher);
+        (body, sketch)
     }
 
     fn told(&self, request: &LoggedRequest, body: PromptBody, sketch: &Sketch) -> PromptComparison {
@@ -225,7 +228,5 @@ impl<'a> LogWalk<'a> {
 
 /// Requests share a cache if they ask the same model under the same salt.
 fn namespace(request: &LoggedRequest) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&request.model, &request.cache_salt).hash(&mut hasher);
-    hasher.finish()
+    hashed(&(&request.model, &request.cache_salt))
 }

@@ -6,44 +6,31 @@
 
 use headstart_core::BlockId;
 
+use crate::linked::LinkedLists;
 use crate::queues::{Key64, Queues};
-
-const NONE: u32 = u32::MAX;
 
 /// A few queues over the slots of one cache; a block is in at most one of them.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    lists: Vec<LaneEnds>,
-    /// Per slot: the block behind it in its list, and the one before it.
-    behind: Vec<u32>,
-    before: Vec<u32>,
+    lists: LinkedLists,
     /// Per slot: the count at which its block joined.
     joined: Vec<u64>,
     /// Blocks that stepped aside and came back, by that count; one queue per lane.
     returned: Queues<Key64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct LaneEnds {
-    first: u32,
-    last: u32,
-}
-
 impl Lanes {
     /// `num_lanes` empty queues for a cache of `capacity` slots.
     pub(crate) fn new(capacity: usize, num_lanes: usize) -> Self {
-        let empty = LaneEnds { first: NONE, last: NONE };
         Self {
-            lists: vec![empty; num_lanes],
-            behind: vec![NONE; capacity],
-            before: vec![NONE; capacity],
+            lists: LinkedLists::new(capacity, num_lanes),
             joined: vec![0; capacity],
             returned: Queues::new(capacity, num_lanes),
         }
     }
 
     pub(crate) fn is_empty(&self, lane: usize) -> bool {
-        self.lists[lane].first == NONE && self.returned.is_empty(lane)
+        self.lists.first(lane).is_none() && self.returned.is_empty(lane)
     }
 
     /// The count at which the block joined.
@@ -60,14 +47,7 @@ impl Lanes {
     /// Puts a block at the back under the count at which it had joined another lane, which must
     /// be larger than those of all that are in this one's list.
     pub(crate) fn append(&mut self, lane: usize, block: BlockId) {
-        self.behind[block.index()] = NONE;
-        let list = &mut self.lists[lane];
-        self.before[block.index()] = list.last;
-        match list.last {
-            NONE => list.first = block.0,
-            last => self.behind[last as usize] = block.0,
-        }
-        list.last = block.0;
+        self.lists.append(lane, block);
     }
 
     /// Puts a block back that had left at the front, by the count at which it had joined.
@@ -78,9 +58,7 @@ impl Lanes {
     /// The block that joined first.
     #[inline]
     pub(crate) fn front(&self, lane: usize) -> Option<BlockId> {
-        let first = self.lists[lane].first;
-        let listed = (first != NONE).then_some(BlockId(first));
-        match (listed, self.returned.first(lane)) {
+        match (self.lists.first(lane), self.returned.first(lane)) {
             (Some(block), Some((key, _))) if Key64::from(self.joined(block)) < key => Some(block),
             (_, Some((_, block))) => Some(block),
             (listed, None) => listed,
@@ -100,16 +78,7 @@ impl Lanes {
         if self.returned.contains(block) {
             return self.returned.remove(lane, block);
         }
-        let list = &mut self.lists[lane];
-        let (before, behind) = (self.before[block.index()], self.behind[block.index()]);
-        match before {
-            NONE => list.first = behind,
-            before => self.behind[before as usize] = behind,
-        }
-        match behind {
-            NONE => list.last = before,
-            behind => self.before[behind as usize] = before,
-        }
+        self.lists.remove(lane, block);
     }
 
     /// Exchanges two lanes. O(1).

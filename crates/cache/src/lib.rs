@@ -16,7 +16,6 @@
 //! | [`tiers`] | [`Tiers`]: what lower tiers hold, and whether to load or to compute |
 //! | [`future`] | [`Future`]: what offline bounds know of a trace |
 //! | [`conformance`] | what any policy must obey; run it on yours |
-//! | [`mod@reference`] | the radix tree and the policies' slow twins, for the tests |
 //!
 //! It does not know bytes, files, clocks, text or models. Its invariants, checked by
 //! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned
@@ -28,12 +27,12 @@ pub mod future;
 mod ghosts;
 mod lanes;
 pub mod lease;
+mod linked;
 mod names;
 pub mod policy;
 pub mod prefix;
 mod queues;
 mod recency;
-pub mod reference;
 mod slots;
 pub mod tiers;
 

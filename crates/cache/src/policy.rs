@@ -50,111 +50,95 @@ pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
 /// Makes a policy for a cache, with the options that it reads.
 type PolicyConstructor = fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>;
 
-/// An online policy by name.
-pub(crate) struct OnlinePolicy {
+/// Makes a policy that reads the future.
+type OfflineConstructor = fn(usize, std::sync::Arc<Future>) -> Box<dyn Policy>;
+
+/// A policy by name.
+pub(crate) struct NamedPolicy<M> {
     pub(crate) name: &'static str,
     /// Whether it reads [`Access::p_continue`].
     pub(crate) reads_predictions: bool,
-    pub(crate) make: PolicyConstructor,
-}
-
-/// A policy that reads the future, by name.
-pub(crate) struct OfflinePolicy {
-    pub(crate) name: &'static str,
-    pub(crate) make: fn(usize, std::sync::Arc<Future>) -> Box<dyn Policy>,
+    pub(crate) make: M,
 }
 
 /// The policies that serve. A policy reads its options, and says so for each.
-pub(crate) const ONLINE: &[OnlinePolicy] = &[
-    online("lru", |at, _| Ok(Box::new(Lru::new(at.capacity)))),
-    online("fifo", |at, _| Ok(Box::new(Fifo::new(at.capacity)))),
-    online("lfu", |at, _| Ok(Box::new(Lfu::new(at.capacity)))),
+pub(crate) const ONLINE: &[NamedPolicy<PolicyConstructor>] = &[
+    named("lru", |at, _| Ok(Box::new(Lru::new(at.capacity)))),
+    named("fifo", |at, _| Ok(Box::new(Fifo::new(at.capacity)))),
+    named("lfu", |at, _| Ok(Box::new(Lfu::new(at.capacity)))),
     // Shares of the capacity.
-    online("s3fifo", |at, options| {
+    named("s3fifo", |at, options| {
         let small = options.share("small", 0.1)?;
         let ghost = options.share("ghost", 0.9)?;
         Ok(Box::new(S3Fifo::new(at.capacity, small, ghost)))
     }),
-    online("sieve", |at, _| Ok(Box::new(Sieve::new(at.capacity)))),
-    online("arc", |at, _| Ok(Box::new(Arc::new(at.capacity)))),
+    named("sieve", |at, _| Ok(Box::new(Sieve::new(at.capacity)))),
+    named("arc", |at, _| Ok(Box::new(Arc::new(at.capacity)))),
     // `depth`: tokens at which a block costs twice as much.
-    online("gdsf", |at, options| {
+    named("gdsf", |at, options| {
         let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
         let gdsf = Gdsf::new(at.capacity, at.blocks(depth));
         Ok(if options.flag("admit-all") { Box::new(gdsf.admitting_all()) } else { Box::new(gdsf) })
     }),
     // `allowance`: ξ, tokens.
-    online("tlru", |at, options| {
+    named("tlru", |at, options| {
         let allowance = options.positive("allowance", 1_024.0)?;
         Ok(Box::new(TailLru::new(at.capacity, at.blocks(allowance))))
     }),
-    online("wa", |at, options| {
+    named("wa", |at, options| {
         let options = WaOptions::read(options)?;
         Ok(Box::new(WorkloadAware::new(at.capacity, options)))
     }),
-    OnlinePolicy {
+    NamedPolicy {
         reads_predictions: true,
-        ..online("lpc", |at, options| {
+        ..named("lpc", |at, options| {
             let options = LpcOptions::read(options)?;
             Ok(Box::new(Lpc::new(at.capacity, options)))
         })
     },
     // `half-life`: uses of the cache after which one counts half; without it no use fades.
-    online("importance", |at, options| {
+    named("importance", |at, options| {
         Ok(match options.number("half-life", 0.0, |uses| uses > 0.0)? {
             // The default. No half-life that the option accepts is 0.
             0.0 => Box::new(Importance::new(at.capacity)),
             uses => Box::new(Importance::fading(at.capacity, uses)),
         })
     }),
-    online("random", |at, options| {
+    named("random", |at, options| {
         let seed = options.whole("seed", 1)?;
         Ok(Box::new(Random::new(at.capacity, seed)))
     }),
 ];
 
 /// Bounds, for replay only.
-pub(crate) const OFFLINE: &[OfflinePolicy] = &[
-    OfflinePolicy {
-        name: "belady",
-        make: |capacity, future| Box::new(Belady::new(capacity, future)),
-    },
-    OfflinePolicy {
-        name: "belady-bypass",
-        make: |capacity, future| Box::new(Belady::with_bypass(capacity, future)),
-    },
-    OfflinePolicy {
-        name: "continuation-oracle",
-        make: |capacity, future| Box::new(ContinuationOracle::new(capacity, future)),
-    },
+pub(crate) const OFFLINE: &[NamedPolicy<OfflineConstructor>] = &[
+    named("belady", |capacity, future| Box::new(Belady::new(capacity, future))),
+    named("belady-bypass", |capacity, future| Box::new(Belady::with_bypass(capacity, future))),
+    named("continuation-oracle", |capacity, future| {
+        Box::new(ContinuationOracle::new(capacity, future))
+    }),
 ];
 
-const fn online(name: &'static str, make: PolicyConstructor) -> OnlinePolicy {
-    OnlinePolicy { name, reads_predictions: false, make }
+const fn named<M: Copy>(name: &'static str, make: M) -> NamedPolicy<M> {
+    NamedPolicy { name, reads_predictions: false, make }
+}
+
+const fn names<M, const N: usize>(policies: &[NamedPolicy<M>]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut index = 0;
+    // A constant cannot use `for`.
+    while index < N {
+        names[index] = policies[index].name;
+        index += 1;
+    }
+    names
 }
 
 /// Policies that [`by_name`] makes.
-pub const NAMES: &[&str] = &{
-    let mut names = [""; ONLINE.len()];
-    let mut index = 0;
-    // A constant cannot use `for`.
-    while index < names.len() {
-        names[index] = ONLINE[index].name;
-        index += 1;
-    }
-    names
-};
+pub const NAMES: &[&str] = &names::<_, { ONLINE.len() }>(ONLINE);
 
 /// Policies that [`offline`] makes: bounds that read the future.
-pub const OFFLINE_NAMES: &[&str] = &{
-    let mut names = [""; OFFLINE.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = OFFLINE[index].name;
-        index += 1;
-    }
-    names
-};
+pub const OFFLINE_NAMES: &[&str] = &names::<_, { OFFLINE.len() }>(OFFLINE);
 
 /// An eviction policy. Calls for one block come in the order
 /// `insert (release | offer | withdraw)* (remove | forget)`; `offer` and `withdraw` alternate, and

@@ -2,7 +2,7 @@
 //!
 //! Every full block has a chained name; a map from name to slot is an implicit prefix tree
 //! (vLLM's structure). Measured against an explicit radix tree (SGLang's) on the same traces,
-//! see docs/benchmarks/replay.md; the radix tree stayed as [`crate::reference::RadixCache`].
+//! see docs/benchmarks/replay.md; the radix tree stayed in the tests.
 //!
 //! A slot's life:
 //!

@@ -173,6 +173,20 @@ impl RankedKey {
     }
 }
 
+/// A key by `rank`, then by `key`.
+#[inline]
+pub(crate) fn wide_key(rank: u64, key: u64) -> [u32; 4] {
+    [rank >> 32, rank, key >> 32, key].map(|part| part as u32)
+}
+
+/// Bits that are in the order of the numbers.
+#[inline]
+pub(crate) fn ordered(number: f64) -> u64 {
+    let (bits, sign) = (number.to_bits(), 1 << 63);
+    // Negative numbers descend by their bits, so all of these flip; positive ones go above them.
+    if bits & sign == 0 { bits | sign } else { !bits }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,10 +38,18 @@ impl Recency {
         }
     }
 
-    /// The counter now; whatever is released later has a larger value.
+    /// The same as [`Self::release`]; `first` gets the slot of each block once, also where the
+    /// chain repeats it.
     #[inline]
-    pub(crate) fn clock(&self) -> u64 {
-        self.clock
+    pub(crate) fn release_once(&mut self, blocks: &[BlockId], mut first: impl FnMut(usize)) {
+        let before = self.clock;
+        for &block in blocks.iter().rev() {
+            let is_repeated = self.of(block) > before;
+            self.release(&[block]);
+            if !is_repeated {
+                first(block.index());
+            }
+        }
     }
 
     /// Larger is later.

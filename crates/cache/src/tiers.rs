@@ -283,7 +283,7 @@ impl Tiers {
         wants: impl Fn(&Shelf) -> bool,
     ) {
         let id = self.new_id();
-        let link = Link::from(&unit);
+        let link = told::link(&unit);
         let mut to = Vec::new();
         // The loop is by index, because `begin` borrows all tiers.
         for index in 0..self.shelves.len() {

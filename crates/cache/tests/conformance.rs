@@ -4,8 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use headstart_cache::Policy;
 use headstart_cache::conformance::{policy, same_evictions};
-use headstart_cache::policy::{Lru, Newcomer};
-use headstart_cache::reference::RankedPolicy;
+use headstart_cache::policy::{Fifo, Lru, Newcomer};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 /// Violations of the contract.
@@ -93,7 +92,7 @@ fn different_policies_differ_and_the_story_is_short() {
     let found = message(|| {
         same_evictions(
             |load| Box::new(Lru::new(load.capacity)),
-            |_| Box::new(RankedPolicy::fifo()),
+            |load| Box::new(Fifo::new(load.capacity)),
         );
     });
     let found = found.expect("LRU is not FIFO");

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_cache::policy::{self, LpcOptions, Newcomer, Pooling, Setting};
-use headstart_cache::reference::PeriodicLpc;
 use headstart_cache::{Admit, Effect, Future, Policy, PrefixCache, conformance};
 use headstart_core::{
     Access, BlockHash, BlockId, BlockRuns, Nanos, Probability, Rng, Run, SessionId, TraceRequest,
 };
+use periodic::PeriodicLpc;
+
+#[path = "reference/periodic.rs"]
+mod periodic;
 
 /// The authors' time between two evaluations.
 const TICK: Duration = Duration::from_secs(10);

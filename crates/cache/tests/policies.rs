@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use headstart_cache::conformance::{self, Workload};
 use headstart_cache::policy::{self, LpcOptions, NAMES, OFFLINE_NAMES, Pooling, Random, Setting};
-use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, RankedPolicy};
 use headstart_cache::{Future, Policy};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, RankedPolicy};
+
+mod reference;
 
 /// A specification and its twin. Options are such that they matter on the small workloads.
 type Row = (&'static str, fn(&Workload) -> Box<dyn Policy>);

@@ -1,9 +1,13 @@
 //! Hash chain and radix tree give the same matches and the same evictions under LRU.
 
 use headstart_cache::policy::Lru;
-use headstart_cache::reference::RadixCache;
 use headstart_cache::{Effect, Grow, Lease, PrefixCache};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
+use radix::RadixCache;
+
+#[expect(dead_code, reason = "the picture is for the other test")]
+#[path = "reference/radix.rs"]
+mod radix;
 
 /// One sequence in both caches.
 struct Holder {

@@ -7,9 +7,13 @@
 //! its blocks one by one from the tail, so that what fits of a chat survives (steps 5 and 9).
 
 use headstart_cache::policy::Lru;
-use headstart_cache::reference::RadixCache;
 use headstart_cache::{Grow, PrefixCache};
 use headstart_core::{Access, BlockHash, Nanos};
+use radix::RadixCache;
+
+#[expect(dead_code, reason = "the evictions are for the other test")]
+#[path = "reference/radix.rs"]
+mod radix;
 
 /// Both structures, driven alike.
 struct Tree {

@@ -22,10 +22,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use headstart_core::{EngineModel, UsageError};
+use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
+use headstart_core::EngineModel;
 use headstart_insight::prices::PriceTable;
 use headstart_router::Profile;
 use headstart_server::UpstreamConfig;
@@ -33,11 +34,14 @@ use headstart_server::shadow::ShadowConfig;
 use serde::Deserialize;
 
 use self::cost_model::ReplicaCostModel;
-pub(crate) use self::effective::EffectiveSettings;
+pub(crate) use self::effective::{
+    EffectiveSettings, documented_default, help, is_setting, value_name,
+};
 use self::options::IndexSecret;
 pub(crate) use self::options::ServeOptions;
 use self::profiles::ProfileTable;
 use self::tenants::TenantTable;
+use crate::exit::usage;
 use crate::listen::ListenAddress;
 
 /// Default path of the configuration file.
@@ -67,8 +71,7 @@ impl ServeOptions {
             Some(text) => match text.strip_prefix("cost-model=") {
                 Some(file) => cost_model::read(Path::new(file)).map(Some),
                 None => {
-                    let message = format!("--executor {text}: expected cpu or cost-model=FILE");
-                    Err(UsageError(message).into())
+                    bail!(usage(format!("--executor {text}: expected cpu or cost-model=FILE")))
                 }
             },
         }
@@ -113,8 +116,7 @@ impl ServeOptions {
             None | Some("on") => Ok(true),
             Some("off") => Ok(false),
             Some(other) => {
-                let message = format!("--insight {other}: known are on, off");
-                Err(UsageError(message).into())
+                bail!(usage(format!("--insight {other}: known are on, off")))
             }
         }
     }
@@ -136,7 +138,7 @@ impl ServeOptions {
     pub(crate) fn profile(&self) -> Result<Profile> {
         let name = self.strategy.as_deref().unwrap_or("precise");
         let found = Profile::find(name, &self.profiles);
-        found.map_err(|error| UsageError(format!("--strategy: {error}")).into())
+        found.map_err(|error| usage(format!("--strategy: {error}")))
     }
 
     /// The key that clients must send.
@@ -159,9 +161,7 @@ pub(crate) fn first_line(path: &Path) -> Result<String> {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     // Editors end a file with a line break, which is no part of the key.
     let key = text.lines().next().unwrap_or_default().trim();
-    if key.is_empty() {
-        return Err(UsageError(format!("{}: the first line is empty", path.display())).into());
-    }
+    ensure!(!key.is_empty(), usage(format!("{}: the first line is empty", path.display())));
     Ok(key.to_owned())
 }
 
@@ -171,7 +171,13 @@ where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error| UsageError(format!("{option}: {error}")).into())
+    text.parse().map_err(|error| usage(format!("{option}: {error}")))
+}
+
+/// Size of a token's keys and values in the model at `model`, if one is named, of `--kv-dtype`.
+pub(crate) fn kv_bytes(model: Option<&Path>, dtype: Option<&str>) -> Result<Option<KvBytes>> {
+    let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
+    Ok(model.map(|path| KvBytes::of_model(path, dtype)).transpose()?)
 }
 
 /// The configuration file, if there is one, and its text.
@@ -204,13 +210,16 @@ pub(crate) fn parse(text: &str) -> Result<ConfigFile, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args;
+
     use super::*;
 
     #[test]
     fn flags_win_over_the_file() {
         let file = parse("[serve]\nreplicas = 3\nstrategy = \"load\"\n").expect("reads");
-        let flags = ServeOptions { replicas: Some(1), ..ServeOptions::default() };
-        let options = flags.over(file).expect("valid");
+        let command = ServeOptions::augment_args(clap::Command::new("serve"));
+        let flags = command.get_matches_from(["serve", "--replicas", "1"]);
+        let options = ServeOptions::over(file, &flags).expect("valid");
         assert_eq!((options.replicas, options.strategy.as_deref()), (Some(1), Some("load")));
     }
 }

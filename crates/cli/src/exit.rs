@@ -20,3 +20,16 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
     let is_answer = error.downcast_ref::<CheckFailure>().is_some();
     ExitCode::from(if is_answer { 1 } else { 2 })
 }
+
+/// The error of arguments or a configuration that cannot be.
+pub(crate) fn usage(message: impl std::fmt::Display) -> anyhow::Error {
+    headstart_core::UsageError(message.to_string()).into()
+}
+
+/// Refuses the first of `options` that is given, with the message that `why` makes of its name.
+pub(crate) fn refuse(options: &[(&str, bool)], why: impl Fn(&str) -> String) -> anyhow::Result<()> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(usage(why(option))),
+        None => Ok(()),
+    }
+}

@@ -16,16 +16,16 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_analysis::input as trace_file;
-use headstart_core::UsageError;
 use headstart_terminal::TaskProgress;
 use headstart_trace::format::conversation::{self, Conversation};
 pub use headstart_trace::remarks;
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
 use crate::config::parsed;
+use crate::exit::{refuse, usage};
 
 /// A trace and how to read it.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct TraceInput {
     /// Trace file, plain, gzip or zstd; `-` reads standard input
     file: PathBuf,
@@ -71,18 +71,7 @@ pub struct TraceInput {
 impl TraceInput {
     /// The trace in `file`, with everything else as usual.
     pub fn of(file: &Path) -> Self {
-        Self {
-            file: file.to_owned(),
-            format: None,
-            skip_bad: false,
-            arrivals: None,
-            arrivals_seed: None,
-            turn_gap: None,
-            keep_duplicates: false,
-            no_infer: false,
-            block_tokens: None,
-            tokenizer: None,
-        }
+        Self { file: file.to_owned(), ..Self::default() }
     }
 
     /// Returns the same input, with session starts drawn `mean_gap_s` seconds apart on average.
@@ -157,13 +146,9 @@ impl TraceInput {
             ("--tokenizer", self.tokenizer.is_some() && !format.is_text()),
             ("--turn-gap", self.turn_gap.is_some() && format != Format::Conversation),
         ];
-        match for_text.iter().find(|(_, is_foreign)| *is_foreign) {
-            Some((option, _)) => {
-                let message = format!("{option} is for conversations, and this trace is {format}");
-                Err(UsageError(message).into())
-            }
-            None => Ok(()),
-        }
+        refuse(&for_text, |option| {
+            format!("{option} is for conversations, and this trace is {format}")
+        })
     }
 
     fn options(&self) -> Result<Options<'static>> {
@@ -198,7 +183,7 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         // A gap of zero would start all sessions at once, which is no Poisson process.
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err(UsageError(format!("{option} {seconds}: expected seconds above 0")).into()),
+        _ => Err(usage(format!("{option} {seconds}: expected seconds above 0"))),
     }
 }
 

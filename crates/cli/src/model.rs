@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::exit::usage;
 use anyhow::{Context, Result, anyhow, bail};
-use headstart_core::UsageError;
 use headstart_engine::LanguageModel;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::{self, HeadLayout};
@@ -64,11 +64,10 @@ fn fetch(name: &str) -> Result<PathBuf> {
     // A hub name has one slash. A path without its folder should not start a download.
     let looks_like_path = name.starts_with(['.', '/', '~']) || name.matches('/').count() != 1;
     if looks_like_path {
-        let message = format!(
+        bail!(usage(format!(
             "--model {name}: there is no such folder, and it is not a hub name (OWNER/NAME) \
              either; `--model toy` needs neither"
-        );
-        return Err(UsageError(message).into());
+        )));
     }
     // A model that was fetched before needs no network at all.
     if let Some(folder) = cached(name) {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use headstart_core::{Probability, UsageError};
+use headstart_core::Probability;
 use headstart_predict::{Definition, Drift, DriftVerdict, Encoder, Situation, TurnPrior, encoder};
 use headstart_server::prediction::{
     Became, ConversationPredictor, PredictionConfig, PredictorStatus, Reads, RecentCalibration,
@@ -30,6 +30,7 @@ use headstart_server::prediction::{
 };
 
 use crate::config::ServeOptions;
+use crate::exit::{refuse, usage};
 use headstart_predict::situations::num_prompts;
 use log::OutcomeLog;
 use model_file::{ActiveModel, ModelFile};
@@ -68,16 +69,15 @@ pub(crate) fn horizon(options: &ServeOptions) -> Result<Option<Duration>> {
             ("--encoder", options.encoder.is_some()),
             ("--prediction-horizon", options.prediction_horizon.is_some() && !wants_lpc(options)),
         ];
-        if let Some((name, _)) = unused.iter().find(|(_, is_given)| *is_given) {
-            let message = format!("{name} has no effect without --predictor or --prediction-log");
-            return Err(UsageError(message).into());
-        }
+        refuse(&unused, |name| {
+            format!("{name} has no effect without --predictor or --prediction-log")
+        })?;
         if !wants_lpc(options) {
             return Ok(None);
         }
     }
     Ok(Some(match options.prediction_horizon {
-        Some(0) => return Err(UsageError("--prediction-horizon: at least 1 second".into()).into()),
+        Some(0) => return Err(usage("--prediction-horizon: at least 1 second")),
         Some(seconds) => Duration::from_secs(seconds),
         None => PredictionConfig::HORIZON,
     }))
@@ -133,8 +133,8 @@ impl LivePredictor {
     /// As the options say; watches the model's file from now on.
     fn open(options: &ServeOptions) -> Result<Arc<Self>> {
         let spec = options.encoder.as_deref().unwrap_or(BUILT_IN);
-        let encoder = encoder::open(spec)
-            .map_err(|error| UsageError(format!("--encoder {spec}: {error}")))?;
+        let encoder =
+            encoder::open(spec).map_err(|error| usage(format!("--encoder {spec}: {error}")))?;
         let file = options.predictor.clone().map(ModelFile::new);
         let model = match &file {
             Some(file) => Some(Arc::new(file.load(&encoder)?)),

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::exit::usage;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use headstart_core::{TokenId, TraceRequest, UsageError};
+use headstart_core::{TokenId, TraceRequest};
 use headstart_trace::materialize::TokenPrompt;
 use headstart_trace::materialize::{Materialization, Materializer, MaterializerConfig, OverLong};
 use headstart_trace::sample::Sample;
@@ -23,39 +24,36 @@ const SCALE_SEED: u64 = 0;
 
 /// Options for turning a trace into prompts.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Prompts")]
 pub(crate) struct PromptOptions {
     /// Share of the sessions to keep
     ///
     /// Sessions are kept or dropped as a whole.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
-    #[arg(help_heading = "Prompts")]
     scale: f64,
     /// Tokens per block id [default: as in the trace]
     ///
     /// A smaller number shortens the prompts and keeps the block hits.
-    #[arg(long, value_name = "N", help_heading = "Prompts")]
+    #[arg(long, value_name = "N")]
     id_tokens: Option<u32>,
     /// Range of random token ids, without HIGH
     ///
     /// Leave out the model's special tokens.
     #[arg(long, default_value = "512..4093", value_name = "LOW..HIGH")]
-    #[arg(help_heading = "Prompts")]
     vocab: String,
     /// Length of every answer [default: as in the trace]
-    #[arg(long, value_name = "N", help_heading = "Prompts")]
+    #[arg(long, value_name = "N")]
     output_tokens: Option<u32>,
     /// Maximum prompt length, tokens
-    #[arg(long, default_value_t = MAX_PROMPT_TOKENS, value_name = "N", help_heading = "Prompts")]
+    #[arg(long, default_value_t = MAX_PROMPT_TOKENS, value_name = "N")]
     max_prompt_tokens: u32,
     /// Handling of prompts above --max-prompt-tokens
     #[arg(long, default_value = "refuse", value_name = "ACTION")]
-    #[arg(help_heading = "Prompts")]
     over_long: TooLong,
     /// Seed of the token ids
     ///
     /// Use a new seed for each run against one server: its prompts then miss earlier ones.
     #[arg(long, default_value_t = 0, value_name = "SEED")]
-    #[arg(help_heading = "Prompts")]
     token_seed: u64,
 }
 
@@ -96,7 +94,7 @@ impl PromptOptions {
         I: Iterator<Item = Result<TraceRequest, TraceError>>,
     {
         let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
-            UsageError(format!("--scale {}: expected a share above 0, up to 1", self.scale))
+            usage(format!("--scale {}: expected a share above 0, up to 1", self.scale))
         })?;
         let of_the_trace = match info.block_tokens {
             0 => DEFAULT_ID_TOKENS,
@@ -115,7 +113,7 @@ impl PromptOptions {
             },
             output_tokens: self.output_tokens,
         });
-        let wrong = |error| UsageError(format!("--id-tokens and --vocab: {error}"));
+        let wrong = |error| usage(format!("--id-tokens and --vocab: {error}"));
         Ok(PromptStream {
             requests: sample.thin(requests),
             materializer: materializer.map_err(wrong)?,
@@ -187,7 +185,7 @@ pub(crate) fn vocabulary(text: &str) -> Result<Range<TokenId>> {
         let range = low.parse().ok()?..high.parse().ok()?;
         (range.start < range.end).then_some(range)
     });
-    let wrong = || UsageError(format!("--vocab {text}: expected LOW..HIGH, as 512..4093"));
+    let wrong = || usage(format!("--vocab {text}: expected LOW..HIGH, as 512..4093"));
     Ok(range.ok_or_else(wrong)?)
 }
 

@@ -58,8 +58,7 @@ fn create(folder: &Path) -> Result<()> {
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
     create(folder)?;
-    let path = folder.join(name);
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    headstart_terminal::save(&folder.join(name), text)
 }
 
 /// The pages by file name.

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
-use headstart_core::UsageError;
 pub(crate) use headstart_core::shown::one_line;
 use headstart_loadgen::{LoadgenError, fetch};
 use headstart_terminal::TaskProgress;
@@ -16,6 +15,7 @@ use serde_json::Value;
 
 use crate::commands::serve::runtime;
 use crate::config::first_line;
+use crate::exit::usage;
 
 /// Of a foreign answer, what is looked at.
 const FOREIGN_BYTES: usize = 4096;
@@ -112,8 +112,8 @@ impl RequestTarget<'_> {
             other => return anyhow!("{other}{}", self.by_variable()),
         };
         match (status, code.as_deref()) {
-            (401 | 403, _) => UsageError(self.unauthorized()).into(),
-            (400, Some(_)) => UsageError(one_line(&message)).into(),
+            (401 | 403, _) => usage(self.unauthorized()),
+            (400, Some(_)) => usage(one_line(&message)),
             // Ours, and it has not what was asked for.
             (404, Some(code)) if code != "not_found" => anyhow!("{url}: {}", one_line(&message)),
             (404, _) | (..500, None) => self.not_ours(&format!("HTTP status {status}"), &message),
@@ -164,6 +164,20 @@ impl RequestTarget<'_> {
     }
 }
 
+/// The page of metrics of the server at `url`, without a key.
+///
+/// # Errors
+/// When no server answers there, or none with metrics.
+pub(crate) async fn metrics_page(url: &str) -> Result<String, LoadgenError> {
+    let mut page = Vec::new();
+    let write = |bytes: &[u8]| {
+        page.extend_from_slice(bytes);
+        Ok(())
+    };
+    fetch(url, "/metrics", None, write).await?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
 /// Whatever may stand in an error's words: a colon and one short line in quotes, or nothing.
 fn shown(body: &str) -> String {
     let line = one_line(body);
@@ -190,7 +204,7 @@ mod tests {
             message: message.to_owned(),
         });
         assert_eq!(error.to_string(), expected);
-        let is_usage = error.downcast_ref::<UsageError>().is_some();
+        let is_usage = error.downcast_ref::<headstart_core::UsageError>().is_some();
         assert_eq!(is_usage, [400, 401, 403].contains(&status) && code.is_some());
     }
 

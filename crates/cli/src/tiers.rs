@@ -14,7 +14,7 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::{BlockMover, CostModel, EngineModel, Tier, UsageError};
+use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_server::config::TiersOf;
@@ -31,6 +31,7 @@ use headstart_store::{Disk, DiskOptions, SharedBackend, TieredStore};
 use crate::config::ServeOptions;
 use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
+use crate::exit::{refuse, usage};
 use importance::{LoadingBudgets, PartialLoading};
 use report::report;
 
@@ -158,13 +159,11 @@ pub(crate) fn refuse_without_place(options: &ServeOptions, stored: KvStorageForm
         return Ok(());
     }
     let settings = [
-        ("--context-cache-gib", options.context_cache_gib),
-        ("--context-cache-hours", options.context_cache_hours),
-        ("--context-cache-tenant-gib", options.context_cache_tenant_gib),
+        ("--context-cache-gib", options.context_cache_gib.is_some()),
+        ("--context-cache-hours", options.context_cache_hours.is_some()),
+        ("--context-cache-tenant-gib", options.context_cache_tenant_gib.is_some()),
     ];
-    if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
-        return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
-    }
+    refuse(&settings, |name| format!("{name} needs --context-cache DIR|URL"))?;
     // The setting would be accepted and ignored, and a user would believe the cache is in use.
     if wanted(options.importance.as_deref()).is_some() {
         return Err(usage(
@@ -181,17 +180,13 @@ pub(crate) fn refuse_without_place(options: &ServeOptions, stored: KvStorageForm
     }
 }
 
-fn usage(message: &str) -> anyhow::Error {
-    UsageError(message.to_owned()).into()
-}
-
 fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
     let value = value.unwrap_or(default);
     // The upper limit keeps the products in bytes within 64 bits.
     if value.is_finite() && value > 0.0 && value < 1e9 {
         Ok(value)
     } else {
-        Err(usage(&format!("{name} {value}: expected a number above 0")))
+        Err(usage(format!("{name} {value}: expected a number above 0")))
     }
 }
 

@@ -61,6 +61,16 @@ pub struct StoredBlocks {
     pub adapter: Option<Arc<str>>,
 }
 
+impl StoredBlocks {
+    /// Whether the tokens fill the blocks.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        // A hostile event may have any block size; the product must not overflow.
+        let num_tokens = self.blocks.len().checked_mul(self.block_size as usize);
+        self.block_size > 0 && num_tokens == Some(self.tokens.len())
+    }
+}
+
 /// One of the caches of a model whose layers keep different amounts of the past. The groups of a
 /// replica name blocks alike; a prefix is held where each group has what it needs of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

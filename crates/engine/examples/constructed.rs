@@ -12,8 +12,11 @@ use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
 use headstart_engine::model::constructed::words::Symbol;
 use headstart_engine::model::constructed::{self, HeadLayout};
-use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
 use headstart_engine::reference::selective::ReferencePrefix;
+use importance::{divergence, jaccard, likeliest, top_sets, union};
+
+#[path = "../tests/reference/importance.rs"]
+mod importance;
 
 /// Tokens of a question.
 const QUESTION: usize = 16;

@@ -355,7 +355,8 @@ impl Engine {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let has_checked = self.importance.as_ref().is_none_or(ImportanceLoader::is_idle);
+        let importance = self.importance.as_ref();
+        let has_checked = importance.is_none_or(|importance| importance.checks.is_empty());
         self.scheduler.is_idle() && has_checked
     }
 

@@ -215,8 +215,7 @@ impl Buffers {
     ) {
         let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
         let rows = self.stream.len() / config.hidden;
-        let heads =
-            Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
+        let heads = Heads::of(config);
         self.heads.resize(rows * config.num_heads * config.head_dim, 0.0);
         let queries = queries(pass.batch, pruned);
         let attention =

@@ -27,17 +27,17 @@ use std::sync::Arc;
 
 use headstart_cache::Policy;
 use headstart_cache::tiers::PARTS_FROM;
-use headstart_core::transfer::{BlockMover, Transfer, TransferReport};
+use headstart_core::transfer::{BlockMover, PartName, Transfer, TransferReport};
 use headstart_core::{BlockHash, Nanos, Tier};
-use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
+use headstart_scheduler::{PartlyDone, PartlyWhen, Scheduler};
 use headstart_selective::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
 
-use crate::kv::{Dtype, Probes};
+use crate::kv::{Dtype, Probes, Section, StoredToken};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
 use packing::{PackManager, PromptUnits};
-use parts::{PartKind, PartLoadReport, PartTable};
+use parts::{PartLoadReport, PartTable};
 use prefill::{PartialPrefill, PrefillContext, PrefillProgress};
 use tally::{DISK, PartialLoadEnd};
 
@@ -102,18 +102,36 @@ impl PartSizes {
         }
     }
 
-    fn part_bytes(&self, kind: PartKind) -> u64 {
-        let block_bytes = match kind {
-            PartKind::Probes => self.probe_block_bytes,
-            PartKind::Rest => self.rest_block_bytes,
-        };
-        (block_bytes * self.unit_tokens / self.block_size) as u64
+    fn part_bytes(&self, kind: Section) -> u64 {
+        (self.block_bytes(kind) * self.unit_tokens / self.block_size) as u64
+    }
+
+    fn block_bytes(&self, kind: Section) -> usize {
+        match kind {
+            Section::Probes => self.probe_block_bytes,
+            Section::Rest => self.rest_block_bytes,
+        }
+    }
+
+    /// A token of a part.
+    fn stored<'a>(&self, kind: Section, part: &'a [u8], token: usize) -> StoredToken<'a> {
+        let bytes = self.block_bytes(kind);
+        let block = &part[token / self.block_size * bytes..][..bytes];
+        StoredToken { block, slot: token % self.block_size }
     }
 
     /// Bytes of a unit's parts.
     fn unit_bytes(&self) -> u64 {
-        let both = self.part_bytes(PartKind::Probes) + self.part_bytes(PartKind::Rest);
+        let both = self.part_bytes(Section::Probes) + self.part_bytes(Section::Rest);
         both * self.num_layers as u64
+    }
+
+    fn part(&self, kind: Section, record: BlockHash, layer: usize) -> PartName {
+        let part = match kind {
+            Section::Probes => layer as u16,
+            Section::Rest => self.rest_part(layer),
+        };
+        PartName { record, part }
     }
 
     fn rest_part(&self, layer: usize) -> u16 {
@@ -136,7 +154,7 @@ pub(crate) struct ImportanceLoader {
     parts: PartTable,
     prefills: Vec<PartialPrefill>,
     packing: PackManager,
-    checks: Checks,
+    pub(crate) checks: Checks,
     transfers: Vec<Transfer>,
     tally: PartialLoadTally,
 }
@@ -169,11 +187,6 @@ impl ImportanceLoader {
     pub(crate) fn layout(&self) -> String {
         let (layout, unit_tokens) = (self.config.probes.layout(), self.shape.unit_tokens);
         format!("{layout},unit:{unit_tokens}")
-    }
-
-    /// The guard's sampling rate and tolerances.
-    pub(crate) fn guard(&self) -> GuardOptions {
-        self.config.guard
     }
 
     /// When the scheduler should choose it.
@@ -299,11 +312,11 @@ impl ImportanceLoader {
         let (mut ended, mut missing) = (Vec::new(), Vec::new());
         // All prompts are taken out; those that still wait are put back, in their order.
         for mut prefill in std::mem::take(&mut self.prefills) {
-            let computed = prefill.computed();
+            let computed = prefill.computed;
             let progress = prefill.advance(&mut shared, now);
             note(&mut prefill);
             missing.append(&mut prefill.missing);
-            advance.has_computed |= prefill.computed() != computed;
+            advance.has_computed |= prefill.computed != computed;
             match progress {
                 PrefillProgress::Waits => self.prefills.push(prefill),
                 progress => {
@@ -379,34 +392,6 @@ impl ImportanceLoader {
         });
     }
 
-    /// Whether no check waits or runs.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.checks.is_empty()
-    }
-
-    /// Begins to compute a prompt again where nothing else is to be done.
-    pub(crate) fn begin_check(
-        &mut self,
-        scheduler: &mut Scheduler,
-        executor: &mut CpuExecutor,
-        now: Nanos,
-    ) {
-        if let Some(seq) = self.checks.begin(scheduler, now) {
-            executor.watch(seq);
-        }
-    }
-
-    /// Keeps what became of such prompts for itself.
-    pub(crate) fn take_checked(
-        &mut self,
-        outputs: &mut Vec<Output>,
-        scheduler: &mut Scheduler,
-        executor: &mut CpuExecutor,
-    ) {
-        let logits = || executor.take_watched();
-        self.checks.take(outputs, scheduler, logits);
-    }
-
     /// Releases the parts of unwanted prompts, drops doomed packs and continues packing.
     pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
         self.forget_unwanted(scheduler);
@@ -427,7 +412,7 @@ impl ImportanceLoader {
         ImportanceReport {
             tally: self.tally,
             guard,
-            barred: self.checks.barred(),
+            barred: self.checks.barred,
             packs: self.packing.counts(),
             probes,
             rest,
@@ -459,7 +444,7 @@ pub struct ImportanceReport {
 /// Caches for parts of both kinds, which share the bytes as they share a unit's.
 fn parts_of(config: &ImportanceConfig, shape: &PartSizes) -> PartTable {
     let share = config.probes.share();
-    let cache = |kind: PartKind, share: f64| {
+    let cache = |kind: Section, share: f64| {
         let bytes = shape.part_bytes(kind).max(1) as f64;
         let count = |kept: u64| (kept as f64 * share / bytes) as usize;
         let levels = [
@@ -468,7 +453,7 @@ fn parts_of(config: &ImportanceConfig, shape: &PartSizes) -> PartTable {
         ];
         PartCache::new(&levels, |slots| (config.policy)(slots))
     };
-    let probes = cache(PartKind::Probes, share);
-    let rest = cache(PartKind::Rest, 1.0 - share);
+    let probes = cache(Section::Probes, share);
+    let rest = cache(Section::Rest, 1.0 - share);
     PartTable::new(probes, rest, config.is_host_far)
 }

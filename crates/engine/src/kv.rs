@@ -318,13 +318,10 @@ impl LayerKv {
         let (codes, exponents) = bytes.split_at_mut(2 * self.block_len());
         let (keys, values) = codes.split_at_mut(self.block_len());
         let numbers = self.head_dim * self.block_size;
-        let heads = keys.chunks_exact_mut(numbers).zip(values.chunks_exact_mut(numbers));
-        for (head, ((keys, values), exponents)) in
-            heads.zip(exponents.chunks_exact_mut(2)).enumerate()
-        {
-            let range = self.range(block, head);
-            exponents[0] = self.keys.encode(range.clone(), keys) as u8;
-            exponents[1] = self.values.encode(range, values) as u8;
+        for head in 0..self.num_kv_heads {
+            let (range, codes) = (self.range(block, head), head * numbers..(head + 1) * numbers);
+            exponents[2 * head] = self.keys.encode(range.clone(), &mut keys[codes.clone()]) as u8;
+            exponents[2 * head + 1] = self.values.encode(range, &mut values[codes]) as u8;
         }
     }
 
@@ -332,12 +329,10 @@ impl LayerKv {
         let (codes, exponents) = bytes.split_at(2 * self.block_len());
         let (keys, values) = codes.split_at(self.block_len());
         let numbers = self.head_dim * self.block_size;
-        let heads = keys.chunks_exact(numbers).zip(values.chunks_exact(numbers));
-        for (head, ((keys, values), exponents)) in heads.zip(exponents.chunks_exact(2)).enumerate()
-        {
-            let range = self.range(block, head);
-            self.keys.decode(range.clone(), keys, exponents[0] as i8);
-            self.values.decode(range, values, exponents[1] as i8);
+        for head in 0..self.num_kv_heads {
+            let (range, codes) = (self.range(block, head), head * numbers..(head + 1) * numbers);
+            self.keys.decode(range.clone(), &keys[codes.clone()], exponents[2 * head] as i8);
+            self.values.decode(range, &values[codes], exponents[2 * head + 1] as i8);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The obvious forward pass: one sequence, no cache, no blocks, attention with the whole score
 //! matrix. Slow; the tests compare the engine with it.
 
-pub mod importance;
 pub mod selective;
 
 use crate::LanguageModel;
@@ -53,7 +52,7 @@ pub fn logits(model: &LanguageModel, tokens: &[TokenId]) -> Vec<f32> {
     let mut stream = embed(model, tokens);
     for layer in &model.layers {
         let QkvProjection { q, k, v } = project(model, layer, &rotation, &stream);
-        let attended = naive_attention(&q, &k, &v, 0, heads(model));
+        let attended = naive_attention(&q, &k, &v, 0, Heads::of(&model.config));
         layer.output.apply(&attended, &mut stream, Write::Add);
         feed_forward(model, layer, &mut stream);
     }
@@ -65,14 +64,6 @@ struct QkvProjection {
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
-}
-
-fn heads(model: &LanguageModel) -> Heads {
-    Heads {
-        num_kv: model.config.num_kv_heads,
-        group: model.config.group(),
-        dim: model.config.head_dim,
-    }
 }
 
 /// The stream before the first layer, `[tokens, hidden]`.

@@ -18,7 +18,9 @@ pub fn sample(
         return greedy(logits, suppressed);
     }
     let mut candidates = candidates(logits, suppressed);
-    keep_top_k(&mut candidates, sampling.top_k);
+    if sampling.top_k > 0 {
+        candidates.truncate(sampling.top_k);
+    }
     let best = candidates.first()?.0;
     let weights = softmax(&candidates, best, sampling.temperature);
     let kept = nucleus(&weights, sampling.top_p);
@@ -65,12 +67,6 @@ fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
     // A total order: equal inputs give the same candidates.
     kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     kept
-}
-
-fn keep_top_k(candidates: &mut Vec<(f32, TokenId)>, top_k: usize) {
-    if top_k > 0 {
-        candidates.truncate(top_k);
-    }
 }
 
 /// Unnormalized probabilities: 1 for a logit of `best`.

@@ -9,11 +9,14 @@ use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
 use headstart_engine::model::constructed::words::{Symbol, TokenMeaning};
 use headstart_engine::model::constructed::{self, HeadLayout};
-use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
 use headstart_engine::reference::selective::{ReferencePrefix, SuffixResult};
 use headstart_engine::{CpuExecutor, LanguageModel, QueueOrder, Sampling, Submit};
 use headstart_engine::{Engine, EngineConfig, Submission};
 use headstart_scheduler::{Batch, Entry, Output};
+use importance::{divergence, jaccard, likeliest, top_sets, union};
+
+#[path = "reference/importance.rs"]
+mod importance;
 
 const BLOCK_SIZE: usize = 16;
 

@@ -61,7 +61,6 @@ mod snapshot;
 mod updates;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,7 +78,6 @@ pub use report::{GatewayRole, RoleReport, SharedIndexStats};
 use link::{ReplicaKeys, ServerLink};
 use names::Pseudonymizer;
 use replica_role::ReplicaRole;
-use report::SyncCounters;
 
 /// Longest wait at the end for leases to be given back: otherwise the next owner waits until they
 /// expire.
@@ -145,7 +143,6 @@ struct SyncContext {
     gateway: String,
     state: Mutex<SyncState>,
     changed: Condvar,
-    counts: SyncCounters,
 }
 
 struct SyncState {
@@ -160,6 +157,8 @@ struct SyncState {
     /// It did not for as long as a lease lasts.
     is_stalled: bool,
     unsent_bytes: usize,
+    /// Without the numbers of roles, which are counted when asked for.
+    counts: SharedIndexStats,
     /// Something does not bear waiting for the next tick.
     is_urgent: bool,
     is_stopping: bool,
@@ -332,6 +331,7 @@ impl SyncContext {
             read_error: String::new(),
             is_stalled: false,
             unsent_bytes: 0,
+            counts: SharedIndexStats::default(),
             // The first round must not wait for a tick.
             is_urgent: true,
             is_stopping: false,
@@ -352,7 +352,6 @@ impl SyncContext {
             gateway: random,
             state: Mutex::new(state),
             changed: Condvar::new(),
-            counts: SyncCounters::default(),
         })
     }
 
@@ -385,10 +384,11 @@ impl SyncContext {
 
     /// Counts a connection that failed or broke; says so once.
     fn note_loss(&self, reason: &str) {
-        self.counts.errors.fetch_add(1, Relaxed);
-        let was_connected = self.counts.is_connected.swap(false, Relaxed);
+        let counts = &mut self.lock().counts;
+        counts.errors += 1;
+        let was_connected = std::mem::take(&mut counts.is_connected);
         // A gateway that never had a connection must log its first failure, too.
-        if was_connected || self.counts.errors.load(Relaxed) == 1 {
+        if was_connected || counts.errors == 1 {
             let address = &self.address;
             tracing::warn!(address, reason, "no server of the shared index; going on alone");
         }

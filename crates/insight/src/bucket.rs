@@ -44,71 +44,50 @@ pub enum Bucket {
     NoTokens,
 }
 
+/// Each bucket, its name and its meaning, in the order of [`Bucket`].
+const FACTS: [(Bucket, &str, &str); 15] = [
+    (Bucket::Device, "device", "cached in device memory"),
+    (Bucket::Host, "host", "loaded from host memory"),
+    (Bucket::Disk, "disk", "loaded from disk"),
+    (Bucket::Remote, "remote", "loaded from object storage"),
+    (Bucket::LoadFailed, "load-failed", "stored, but loading failed or was slow"),
+    (Bucket::BlockFloor, "block-floor", "end of the prompt"),
+    (Bucket::InFlight, "in-flight", "prefix was being computed"),
+    (Bucket::IndexWrong, "index-wrong", "expected in the cache, not there"),
+    (Bucket::HeldElsewhere, "held-elsewhere", "cached on another replica"),
+    (Bucket::Reset, "reset", "lost in a restart or reset"),
+    (Bucket::Evicted, "evicted", "evicted"),
+    (Bucket::Namespace, "namespace", "cached for another tenant or model"),
+    (Bucket::Diverged, "diverged", "seen after another prefix"),
+    (Bucket::NeverSeen, "never-seen", "new"),
+    (Bucket::NoTokens, "no-tokens", "reason unknown without a tokenizer"),
+];
+
 /// Number of buckets.
-const BUCKETS: usize = Bucket::ALL.len();
+const BUCKETS: usize = FACTS.len();
 
 impl Bucket {
     /// All of them, in the order of the waterfall.
-    pub const ALL: [Self; 15] = [
-        Self::Device,
-        Self::Host,
-        Self::Disk,
-        Self::Remote,
-        Self::LoadFailed,
-        Self::BlockFloor,
-        Self::InFlight,
-        Self::IndexWrong,
-        Self::HeldElsewhere,
-        Self::Reset,
-        Self::Evicted,
-        Self::Namespace,
-        Self::Diverged,
-        Self::NeverSeen,
-        Self::NoTokens,
-    ];
+    pub const ALL: [Self; BUCKETS] = {
+        let mut all = [Self::Device; BUCKETS];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = FACTS[index].0;
+            index += 1;
+        }
+        all
+    };
 
     /// Its name in metrics, JSON and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Host => "host",
-            Self::Disk => "disk",
-            Self::Remote => "remote",
-            Self::LoadFailed => "load-failed",
-            Self::BlockFloor => "block-floor",
-            Self::InFlight => "in-flight",
-            Self::IndexWrong => "index-wrong",
-            Self::HeldElsewhere => "held-elsewhere",
-            Self::Reset => "reset",
-            Self::Evicted => "evicted",
-            Self::Namespace => "namespace",
-            Self::Diverged => "diverged",
-            Self::NeverSeen => "never-seen",
-            Self::NoTokens => "no-tokens",
-        }
+        FACTS[self.index()].1
     }
 
     /// Returns a short description of a token in this bucket.
     #[must_use]
     pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Device => "cached in device memory",
-            Self::Host => "loaded from host memory",
-            Self::Disk => "loaded from disk",
-            Self::Remote => "loaded from object storage",
-            Self::LoadFailed => "stored, but loading failed or was slow",
-            Self::BlockFloor => "end of the prompt",
-            Self::InFlight => "prefix was being computed",
-            Self::IndexWrong => "expected in the cache, not there",
-            Self::HeldElsewhere => "cached on another replica",
-            Self::Reset => "lost in a restart or reset",
-            Self::Evicted => "evicted",
-            Self::Namespace => "cached for another tenant or model",
-            Self::Diverged => "seen after another prefix",
-            Self::NeverSeen => "new",
-            Self::NoTokens => "reason unknown without a tokenizer",
-        }
+        FACTS[self.index()].2
     }
 
     /// Whether the token was not computed.

@@ -136,8 +136,9 @@ fn chunks(key: u64, tokens: &[TokenId]) -> impl Iterator<Item = (usize, usize, u
     })
 }
 
-/// A permutation of 64-bit numbers. Source: the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
-fn mixed(mut number: u64) -> u64 {
+/// A permutation of 64-bit numbers, whose leading bits are even, also of small numbers. Source:
+/// the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
+pub(crate) fn mixed(mut number: u64) -> u64 {
     number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -165,8 +165,8 @@ impl PrefillFit {
     }
 
     /// Whether the samples reach so far.
-    #[must_use]
-    pub fn is_in_range(&self, cached: u32, uncached: u32) -> bool {
+    #[cfg(test)]
+    fn is_in_range(&self, cached: u32, uncached: u32) -> bool {
         let (low, high) = self.uncached_range;
         (low..=high).contains(&uncached) && cached <= self.cached_max
     }

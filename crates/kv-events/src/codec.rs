@@ -8,7 +8,7 @@
 //!
 //! Reading is tolerant, because fleets mix versions and engines: both event forms in one batch,
 //! absent trailing elements, unknown keys, hashes as bytes or as (signed) integers, SGLang's salt
-//! map and token pairs. An event that cannot be used is reported in [`EventBatch::skipped`] and
+//! map and token pairs. An event that cannot be used is counted in [`StreamBatch::damage`] and
 //! never costs its neighbours.
 //!
 //! Reading is bounded: payloads by [`PAYLOAD_BYTES_MAX`], the work by the payload's length, memory
@@ -40,10 +40,11 @@ mod extras;
 mod fields;
 mod lookahead;
 
-pub use decode::decode_batch;
+pub use decode::{decode_and_tell, decode_batch};
 pub use encode::encode_batch;
 
-use headstart_core::CacheEvent;
+#[cfg(doc)]
+use headstart_router::stream::StreamBatch;
 
 /// Largest payload that is read, in bytes: 1.6 million tokens of five bytes each, far above what
 /// one engine step stores.
@@ -54,32 +55,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// an image of its own.
 pub const MEMORY_FACTOR_MAX: usize = 40;
 
-/// Most skipped events listed per batch; all are counted. A batch of only skipped events must not
-/// take more memory than it has bytes.
-pub const SKIPPED_MAX: usize = 256;
-
 /// Characters of an unknown type's name that are kept: twice what any known one has.
 pub const TYPE_CHARS_MAX: usize = 32;
-
-/// One decoded payload.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EventBatch {
-    /// When the publisher wrote it, seconds since 1970 by its clock; `None` where that is absent
-    /// or no number.
-    pub ts: Option<f64>,
-    /// The events that were understood, in order.
-    pub events: Vec<CacheEvent>,
-    /// The first [`SKIPPED_MAX`] events that were not understood.
-    pub skipped: Vec<SkippedEvent>,
-    /// Number of all skipped events.
-    pub num_skipped: usize,
-    /// Whether any of these may have taken something away; see [`SkippedEvent::may_have_removed`].
-    pub may_have_removed: bool,
-    /// The type of the first event whose type we do not know: printable ASCII, and short.
-    pub unknown_type: Option<Box<str>>,
-    /// The publisher's data-parallel rank.
-    pub rank: Option<u32>,
-}
 
 /// An event that was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

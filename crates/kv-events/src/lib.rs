@@ -36,8 +36,8 @@ mod subscriber;
 mod wire;
 
 pub use codec::{
-    DecodeError, EventBatch, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason,
-    SkippedEvent, TYPE_CHARS_MAX, decode_batch, encode_batch,
+    DecodeError, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SkipReason, SkippedEvent, TYPE_CHARS_MAX,
+    decode_and_tell, decode_batch, encode_batch,
 };
 pub use publisher::{
     Endpoints, EventPublisher, PublishError, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX,

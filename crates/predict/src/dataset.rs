@@ -1,13 +1,15 @@
 //! Training data of the classifier: rows, each with the outcome of its conversation.
 
 use headstart_core::{Probability, Rng};
+use serde::{Deserialize, Serialize};
 
 use crate::prior::TurnPrior;
 use crate::train::error::TrainError;
 use crate::{Definition, Encoder, Situation};
 
 /// Outcome of a conversation after a prompt and its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ConversationOutcome {
     /// Another user message followed.
     Continued,

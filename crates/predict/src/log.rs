@@ -75,17 +75,9 @@ pub struct OutcomeRecord {
 struct RecordLine {
     conversation: u64,
     turn: u16,
-    outcome: OutcomeName,
+    outcome: ConversationOutcome,
     said: Option<f32>,
     row: String,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum OutcomeName {
-    Continued,
-    Ended,
-    Unknown,
 }
 
 impl OutcomeRecord {
@@ -95,11 +87,7 @@ impl OutcomeRecord {
         line(&RecordLine {
             conversation: self.conversation,
             turn: self.turn,
-            outcome: match self.outcome {
-                ConversationOutcome::Continued => OutcomeName::Continued,
-                ConversationOutcome::Ended => OutcomeName::Ended,
-                ConversationOutcome::Unknown => OutcomeName::Unknown,
-            },
+            outcome: self.outcome,
             said: self.said.map(|said| said.value() as f32),
             row: to_hex(&self.row),
         })
@@ -127,11 +115,7 @@ impl OutcomeRecord {
         Ok(Self {
             conversation: line.conversation,
             turn: line.turn,
-            outcome: match line.outcome {
-                OutcomeName::Continued => ConversationOutcome::Continued,
-                OutcomeName::Ended => ConversationOutcome::Ended,
-                OutcomeName::Unknown => ConversationOutcome::Unknown,
-            },
+            outcome: line.outcome,
             said: line.said.and_then(|said| Probability::new(f64::from(said))),
             row,
         })

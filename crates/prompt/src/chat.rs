@@ -181,7 +181,7 @@ fn continued(
     now_unix_s: i64,
 ) -> Result<String, NoExactTokens> {
     let malformed = || NoExactTokens::Malformed("continue_final_message");
-    if !template.names_content() {
+    if !template.names_content {
         return Err(malformed());
     }
     let last = conversation.messages.as_array_mut().and_then(|all| all.last_mut());

@@ -163,6 +163,49 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     fields.shift_remove(name).filter(|value| !value.is_null())
 }
 
+/// Refuses a request that has one of the fields `names`.
+fn refuse(request: &mut Map<String, Value>, names: &[&'static str]) -> Result<(), NoExactTokens> {
+    let found = names.iter().find(|name| take(request, name).is_some());
+    found.map_or(Ok(()), |name| Err(NoExactTokens::Unsupported(name)))
+}
+
+/// The fields of an object; `name` is the request's field that is malformed where it is none.
+fn object(
+    value: impl Into<Option<Value>>,
+    name: &'static str,
+) -> Result<Map<String, Value>, NoExactTokens> {
+    match value.into() {
+        Some(Value::Object(fields)) => Ok(fields),
+        _ => Err(NoExactTokens::Malformed(name)),
+    }
+}
+
+/// Sets a field to a value that is there.
+fn set(fields: &mut Map<String, Value>, name: &str, value: impl Into<Option<Value>>) {
+    if let Some(value) = value.into() {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+/// The request's messages as `read` makes them, and the first one that has media by its flag.
+fn read_messages(
+    request: &mut Map<String, Value>,
+    read: impl Fn(Value, &mut bool) -> Result<Value, NoExactTokens>,
+) -> Result<(Vec<Value>, Option<usize>), NoExactTokens> {
+    let Some(Value::Array(messages)) = request.shift_remove("messages") else {
+        return Err(NoExactTokens::Malformed("messages"));
+    };
+    let mut medium_in = None;
+    let mut all = Vec::with_capacity(messages.len());
+    for (index, message) in messages.into_iter().enumerate() {
+        let mut has_media = false;
+        all.push(read(message, &mut has_media)?);
+        // The first medium matters: only the text in front of it is exact.
+        medium_in = medium_in.or(has_media.then_some(index));
+    }
+    Ok((all, medium_in))
+}
+
 /// Moves the fields `order` to the front of an object, in that order; absent ones stay absent.
 /// Pydantic writes typed dictionaries this way: declared keys first, unknown ones behind.
 fn in_declared_order(mut fields: Map<String, Value>, order: &[&str]) -> Map<String, Value> {

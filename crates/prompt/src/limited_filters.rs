@@ -15,28 +15,13 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
     environment.add_filter("indent", indent);
     environment.add_filter("format", format);
     environment.add_filter("tojson", tojson);
-    environment.add_filter("batch", batch);
-    environment.add_filter("slice", slice);
-}
-
-/// `list | batch(count, fill_with=None)`.
-fn batch(
-    state: &State<'_, '_>,
-    list: Value,
-    count: usize,
-    fill: Option<Value>,
-) -> Result<Value, Error> {
-    filters::batch(state, list, limited_count(count)?, fill)
-}
-
-/// `list | slice(count, fill_with=None)`.
-fn slice(
-    state: &State<'_, '_>,
-    list: Value,
-    count: usize,
-    fill: Option<Value>,
-) -> Result<Value, Error> {
-    filters::slice(state, list, limited_count(count)?, fill)
+    // `list | batch(count, fill_with=None)` and `list | slice(count, fill_with=None)`.
+    environment.add_filter("batch", |state: &State<'_, '_>, list: Value, count, fill| {
+        filters::batch(state, list, limited_count(count)?, fill)
+    });
+    environment.add_filter("slice", |state: &State<'_, '_>, list: Value, count, fill| {
+        filters::slice(state, list, limited_count(count)?, fill)
+    });
 }
 
 /// `text | indent(width=4, first=False, blank=False)`.

@@ -63,17 +63,22 @@ impl Normalizer {
     pub const ALL: [Self; 6] =
         [Self::Tools, Self::JsonKeys, Self::Nonce, Self::Clock, Self::WhiteSpace, Self::Thinking];
 
+    /// Its name, and the function that rewrites a request and tells whether that changed it.
+    fn row(self) -> (&'static str, fn(&mut Value) -> bool) {
+        match self {
+            Self::Tools => ("tools", tools::sort),
+            Self::JsonKeys => ("json-keys", json_keys::sort),
+            Self::Nonce => ("nonce", nonce::drop),
+            Self::Clock => ("clock", clock::cut),
+            Self::WhiteSpace => ("white-space", white_space::tidy),
+            Self::Thinking => ("thinking", thinking::drop),
+        }
+    }
+
     /// Its name on command lines and in headers.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::JsonKeys => "json-keys",
-            Self::Nonce => "nonce",
-            Self::Clock => "clock",
-            Self::WhiteSpace => "white-space",
-            Self::Thinking => "thinking",
-        }
+        self.row().0
     }
 
     /// The cause of lost prefixes that it undoes, as reports call it.
@@ -87,15 +92,24 @@ impl Normalizer {
 
     /// Rewrites a request; whether that changed it.
     fn apply(self, request: &mut Value) -> bool {
-        match self {
-            Self::Tools => tools::sort(request),
-            Self::JsonKeys => json_keys::sort(request),
-            Self::Nonce => nonce::drop(request),
-            Self::Clock => clock::cut(request),
-            Self::WhiteSpace => white_space::tidy(request),
-            Self::Thinking => thinking::drop(request),
-        }
+        (self.row().1)(request)
     }
+}
+
+/// The items of a request's or a message's list; none where it has no such list.
+fn list<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Changes every item; whether that changed one.
+fn change_each<T>(items: impl IntoIterator<Item = T>, change: impl FnMut(T) -> bool) -> bool {
+    items.into_iter().map(change).fold(false, |any, is_changed| any | is_changed)
+}
+
+/// Replaces a text, if there is another one for it; whether there was.
+fn replace(text: &mut String, new: Option<String>) -> bool {
+    let new = new.filter(|new| new != text);
+    new.map(|new| *text = new).is_some()
 }
 
 impl fmt::Display for Normalizer {

@@ -175,7 +175,7 @@ fn number(rest: &mut Peekable<Chars<'_>>, values: &mut Values<'_>) -> Result<Opt
 }
 
 /// The integer, where Python takes `value` for one.
-fn integer(value: &Value) -> Option<i128> {
+pub(crate) fn integer(value: &Value) -> Option<i128> {
     match value.kind() {
         ValueKind::Bool => Some(i128::from(value.is_true())),
         _ if value.is_integer() => i128::try_from(value.clone()).ok(),

@@ -152,25 +152,15 @@ pub(crate) fn is_marked_integer(text: &str) -> bool {
 
 /// Printed text with its marked numbers as Python's `str` writes them.
 pub(crate) fn printed(text: String) -> String {
-    replaced(text, OPEN, CLOSE, |number| match as_float(number) {
-        Some(float) if float.is_nan() => "nan".to_owned(),
-        Some(f64::INFINITY) => "inf".to_owned(),
-        Some(f64::NEG_INFINITY) => "-inf".to_owned(),
-        _ => number.to_owned(),
-    })
+    replaced(text, OPEN, CLOSE, ["nan", "inf", "-inf"])
 }
 
 /// JSON text with its marked numbers as `json.dumps` writes them.
 pub(crate) fn dumped(text: String) -> String {
-    let as_json = |number: &str| match as_float(number) {
-        Some(float) if float.is_nan() => "NaN".to_owned(),
-        Some(f64::INFINITY) => "Infinity".to_owned(),
-        Some(f64::NEG_INFINITY) => "-Infinity".to_owned(),
-        _ => number.to_owned(),
-    };
-    let text = replaced(text, &format!("\"{OPEN}"), &format!("{CLOSE}\""), as_json);
+    let names = ["NaN", "Infinity", "-Infinity"];
+    let text = replaced(text, &format!("\"{OPEN}"), &format!("{CLOSE}\""), names);
     // With `ensure_ascii` the marks are escaped as well.
-    replaced(text, "\"\\uf8ff\\uf8fd", "\\uf8fe\"", as_json)
+    replaced(text, "\"\\uf8ff\\uf8fd", "\\uf8fe\"", names)
 }
 
 fn as_float(number: &str) -> Option<f64> {
@@ -178,7 +168,7 @@ fn as_float(number: &str) -> Option<f64> {
     if is_integer { None } else { number.parse().ok() }
 }
 
-fn replaced(text: String, open: &str, close: &str, write: impl Fn(&str) -> String) -> String {
+fn replaced(text: String, open: &str, close: &str, names: [&str; 3]) -> String {
     if !text.contains(open) {
         return text;
     }
@@ -189,7 +179,12 @@ fn replaced(text: String, open: &str, close: &str, write: impl Fn(&str) -> Strin
             rest = marked;
             break;
         };
-        output += &write(number);
+        output += match as_float(number) {
+            Some(float) if float.is_nan() => names[0],
+            Some(f64::INFINITY) => names[1],
+            Some(f64::NEG_INFINITY) => names[2],
+            _ => number,
+        };
         rest = behind;
     }
     output + rest

@@ -13,7 +13,7 @@ use minijinja::machinery::{Span, parse};
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use crate::python_format::format;
+use crate::python_format::{format, integer};
 use crate::python_number::is_marked;
 use crate::syntax_tree::visit;
 use crate::template::syntax;
@@ -108,11 +108,6 @@ fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     let zero = || Error::new(ErrorKind::InvalidOperation, "the remainder of a division by zero");
-    let integer = |value: &Value| match value.kind() {
-        ValueKind::Bool => Some(i128::from(value.is_true())),
-        _ if value.is_integer() => i128::try_from(value.clone()).ok(),
-        _ => None,
-    };
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
         let remainder = left.checked_rem(right).ok_or_else(zero)?;
         // Python's remainder has the sign of the divisor, Rust's that of the dividend.

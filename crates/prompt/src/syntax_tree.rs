@@ -7,8 +7,7 @@ pub(crate) fn parts<'t, 's>(expr: &'t Expr<'s>) -> Vec<&'t Expr<'s>> {
     match expr {
         Expr::Var(_) | Expr::Const(_) => Vec::new(),
         Expr::Slice(slice) => {
-            let bounds = [&slice.start, &slice.stop, &slice.step];
-            let bounds = bounds.into_iter().flatten();
+            let bounds = [&slice.start, &slice.stop, &slice.step].into_iter().flatten();
             std::iter::once(&slice.expr).chain(bounds).collect()
         }
         Expr::UnaryOp(op) => vec![&op.expr],
@@ -18,24 +17,13 @@ pub(crate) fn parts<'t, 's>(expr: &'t Expr<'s>) -> Vec<&'t Expr<'s>> {
             std::iter::once(&compare.expr).chain(others).collect()
         }
         Expr::IfExpr(choice) => {
-            let branches = [Some(&choice.true_expr), choice.false_expr.as_ref()];
-            let branches = branches.into_iter().flatten();
-            std::iter::once(&choice.test_expr).chain(branches).collect()
+            [&choice.test_expr, &choice.true_expr].into_iter().chain(&choice.false_expr).collect()
         }
-        Expr::Filter(filter) => {
-            let filtered = filter.expr.iter();
-            filtered.chain(arguments(&filter.args)).collect()
-        }
-        Expr::Test(test) => {
-            let tested = std::iter::once(&test.expr);
-            tested.chain(arguments(&test.args)).collect()
-        }
+        Expr::Filter(filter) => filter.expr.iter().chain(arguments(&filter.args)).collect(),
+        Expr::Test(test) => std::iter::once(&test.expr).chain(arguments(&test.args)).collect(),
         Expr::GetAttr(access) => vec![&access.expr],
         Expr::GetItem(access) => vec![&access.expr, &access.subscript_expr],
-        Expr::Call(call) => {
-            let called = std::iter::once(&call.expr);
-            called.chain(arguments(&call.args)).collect()
-        }
+        Expr::Call(call) => std::iter::once(&call.expr).chain(arguments(&call.args)).collect(),
         Expr::List(list) => list.items.iter().collect(),
         Expr::Tuple(tuple) => tuple.items.iter().collect(),
         Expr::Map(map) => map.keys.iter().chain(&map.values).collect(),
@@ -52,69 +40,50 @@ pub(crate) fn arguments<'t, 's>(args: &'t [CallArg<'s>]) -> impl Iterator<Item =
     })
 }
 
-/// Shows `visit` every expression below `statement`, outer ones first.
-pub(crate) fn visit<'t, 's>(statement: &'t Stmt<'s>, visit: &mut impl FnMut(&'t Expr<'s>)) {
+/// The expressions and the bodies directly within `statement`.
+pub(crate) fn children<'t, 's>(
+    statement: &'t Stmt<'s>,
+) -> (Vec<&'t Expr<'s>>, Vec<&'t [Stmt<'s>]>) {
     match statement {
-        Stmt::Template(root) => visit_all(&root.children, visit),
-        Stmt::EmitExpr(emit) => visit_expr(&emit.expr, visit),
-        Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
+        Stmt::Template(root) => (vec![], vec![&root.children]),
+        Stmt::EmitExpr(emit) => (vec![&emit.expr], vec![]),
         Stmt::ForLoop(each) => {
-            visit_expr(&each.iter, visit);
-            each.filter_expr.iter().for_each(|expr| visit_expr(expr, visit));
-            visit_all(&each.body, visit);
-            visit_all(&each.else_body, visit);
+            let exprs = std::iter::once(&each.iter).chain(&each.filter_expr);
+            (exprs.collect(), vec![&each.body, &each.else_body])
         }
-        Stmt::IfCond(condition) => {
-            visit_expr(&condition.expr, visit);
-            visit_all(&condition.true_body, visit);
-            visit_all(&condition.false_body, visit);
-        }
+        Stmt::IfCond(choice) => (vec![&choice.expr], vec![&choice.true_body, &choice.false_body]),
         Stmt::WithBlock(block) => {
-            let values = block.assignments.iter().map(|(_, value)| value);
-            values.for_each(|value| visit_expr(value, visit));
-            visit_all(&block.body, visit);
+            (block.assignments.iter().map(|(_, value)| value).collect(), vec![&block.body])
         }
-        Stmt::Set(set) => {
-            visit_expr(&set.target, visit);
-            visit_expr(&set.expr, visit);
-        }
-        Stmt::SetBlock(block) => {
-            block.filter.iter().for_each(|expr| visit_expr(expr, visit));
-            visit_all(&block.body, visit);
-        }
-        Stmt::AutoEscape(block) => {
-            visit_expr(&block.enabled, visit);
-            visit_all(&block.body, visit);
-        }
-        Stmt::FilterBlock(block) => {
-            visit_expr(&block.filter, visit);
-            visit_all(&block.body, visit);
-        }
-        Stmt::Macro(defined) => {
-            defined.defaults.iter().for_each(|expr| visit_expr(expr, visit));
-            visit_all(&defined.body, visit);
-        }
+        Stmt::Set(set) => (vec![&set.target, &set.expr], vec![]),
+        Stmt::SetBlock(block) => (block.filter.iter().collect(), vec![&block.body]),
+        Stmt::AutoEscape(block) => (vec![&block.enabled], vec![&block.body]),
+        Stmt::FilterBlock(block) => (vec![&block.filter], vec![&block.body]),
+        Stmt::Macro(defined) => (defined.defaults.iter().collect(), vec![&defined.body]),
         Stmt::CallBlock(block) => {
-            visit_expr(&block.call.expr, visit);
-            arguments(&block.call.args).for_each(|expr| visit_expr(expr, visit));
-            let defaults = block.macro_decl.defaults.iter();
-            defaults.for_each(|expr| visit_expr(expr, visit));
-            visit_all(&block.macro_decl.body, visit);
+            let exprs = std::iter::once(&block.call.expr).chain(arguments(&block.call.args));
+            let body: &[Stmt<'_>] = &block.macro_decl.body;
+            (exprs.chain(&block.macro_decl.defaults).collect(), vec![body])
         }
         Stmt::Do(run) => {
-            visit_expr(&run.call.expr, visit);
-            arguments(&run.call.args).for_each(|expr| visit_expr(expr, visit));
+            let exprs = std::iter::once(&run.call.expr).chain(arguments(&run.call.args));
+            (exprs.collect(), vec![])
         }
-        // Inheritance and inclusion need other templates; a chat template has none.
-        _ => {}
+        // Raw text and loop controls hold no expression. Inheritance and inclusion need other
+        // templates; a chat template has none.
+        _ => (vec![], vec![]),
     }
 }
 
-fn visit_all<'t, 's>(body: &'t [Stmt<'s>], visit_one: &mut impl FnMut(&'t Expr<'s>)) {
-    body.iter().for_each(|statement| visit(statement, visit_one));
+/// Shows `seen` every expression below `statement`, outer ones first.
+pub(crate) fn visit<'t, 's>(statement: &'t Stmt<'s>, seen: &mut impl FnMut(&'t Expr<'s>)) {
+    let (exprs, bodies) = children(statement);
+    exprs.into_iter().for_each(|expr| visit_expr(expr, seen));
+    bodies.into_iter().flatten().for_each(|statement| visit(statement, seen));
 }
 
-fn visit_expr<'t, 's>(expr: &'t Expr<'s>, visit: &mut impl FnMut(&'t Expr<'s>)) {
-    visit(expr);
-    parts(expr).into_iter().for_each(|part| visit_expr(part, visit));
+/// Shows `seen` an expression and every one below it, outer ones first.
+pub(crate) fn visit_expr<'t, 's>(expr: &'t Expr<'s>, seen: &mut impl FnMut(&'t Expr<'s>)) {
+    seen(expr);
+    parts(expr).into_iter().for_each(|part| visit_expr(part, seen));
 }

@@ -38,11 +38,16 @@ use crate::{PromptError, json_dumps, python_compat, python_operators};
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: SpecialTokens,
-    /// As vLLM and SGLang detect it.
-    content_formats: [ContentFormat; 2],
-    names_developer: bool,
-    names_content: bool,
-    takes_inline_system: bool,
+    /// The shape in which vLLM hands it a message's content.
+    pub(crate) vllm_content_format: ContentFormat,
+    /// The shape in which SGLang hands it a message's content.
+    pub(crate) sglang_content_format: ContentFormat,
+    /// Whether its source names the role `developer`.
+    pub(crate) names_developer: bool,
+    /// Whether its source mentions `content`.
+    pub(crate) names_content: bool,
+    /// Whether it renders system messages behind the first message, as vLLM probes it.
+    pub(crate) takes_inline_system: bool,
     effort_when_disabled: OnceLock<&'static str>,
 }
 
@@ -114,8 +119,8 @@ impl ChatTemplate {
         // As it came: the probe does not know tags for generated parts.
         let takes_inline_system = takes_inline_system(&source);
         let source = scope_generation_tags(&source);
-        let content_formats =
-            [ContentFormat::detect_as_vllm(&source), ContentFormat::detect_as_sglang(&source)];
+        let vllm_content_format = ContentFormat::detect_as_vllm(&source);
+        let sglang_content_format = ContentFormat::detect_as_sglang(&source);
         let names_developer =
             ["\"developer\"", "'developer'"].iter().any(|name| source.contains(name));
         let names_content = source.contains("content");
@@ -125,36 +130,13 @@ impl ChatTemplate {
         Ok(Self {
             environment,
             special_tokens,
-            content_formats,
+            vllm_content_format,
+            sglang_content_format,
             names_developer,
             names_content,
             takes_inline_system,
             effort_when_disabled: OnceLock::new(),
         })
-    }
-
-    /// The shape in which vLLM hands it a message's content.
-    #[must_use]
-    pub fn vllm_content_format(&self) -> ContentFormat {
-        self.content_formats[0]
-    }
-
-    /// The shape in which SGLang hands it a message's content.
-    #[must_use]
-    pub fn sglang_content_format(&self) -> ContentFormat {
-        self.content_formats[1]
-    }
-
-    /// Whether its source names the role `developer`.
-    #[must_use]
-    pub fn names_developer(&self) -> bool {
-        self.names_developer
-    }
-
-    /// Whether it renders system messages behind the first message, as vLLM probes it.
-    #[must_use]
-    pub fn takes_inline_system(&self) -> bool {
-        self.takes_inline_system
     }
 
     /// The effort that vLLM gives a request that disables thinking; found by `probe`, once.
@@ -163,12 +145,6 @@ impl ChatTemplate {
         probe: impl FnOnce() -> &'static str,
     ) -> &'static str {
         self.effort_when_disabled.get_or_init(probe)
-    }
-
-    /// Whether its source mentions `content`.
-    #[must_use]
-    pub fn names_content(&self) -> bool {
-        self.names_content
     }
 
     /// The conversation as text, special tokens spelled out.

@@ -28,8 +28,19 @@ impl CostModelFile {
         for line in &self.told {
             let _ = writeln!(text, "# {line}");
         }
+        for (name, value) in self.seconds() {
+            // Five digits: timings are less precise than that.
+            let _ = writeln!(text, "{name} = {value:.4e}");
+        }
+        for (name, value) in self.counts() {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        text
+    }
+
+    fn seconds(&self) -> [(&'static str, f64); 8] {
         let cost = &self.engine.cost;
-        let seconds = [
+        [
             ("overhead_s", cost.overhead_s),
             ("weights_s", cost.weights_s),
             ("token_s", cost.token_s),
@@ -38,20 +49,15 @@ impl CostModelFile {
             ("sequence_s", cost.sequence_s),
             ("load_token_s", self.engine.load_token_s),
             ("latency_s", self.latency_s),
-        ];
-        for (name, value) in seconds {
-            // Five digits: timings are less precise than that.
-            let _ = writeln!(text, "{name} = {value:.4e}");
-        }
-        let counts = [
+        ]
+    }
+
+    fn counts(&self) -> [(&'static str, usize); 3] {
+        [
             ("max_batched_tokens", self.engine.max_batched_tokens),
             ("max_sequences", self.max_sequences),
             ("kv_tokens", self.engine.kv_tokens),
-        ];
-        for (name, value) in counts {
-            let _ = writeln!(text, "{name} = {value}");
-        }
-        text
+        ]
     }
 }
 
@@ -139,22 +145,12 @@ fn held_out(timings: &[WorkTiming], max_batched_tokens: usize) -> (f64, f64) {
 /// The cost model, and how well it explains what was timed where anything was.
 #[must_use]
 pub fn json(written: &CostModelFile, report: Option<&CalibrationReport>) -> Value {
-    let (cost, engine) = (&written.engine.cost, &written.engine);
     let errors = |(mean, worst): (f64, f64)| json!({"mean": mean, "worst": worst});
-    json!({
-        "overhead_s": cost.overhead_s,
-        "weights_s": cost.weights_s,
-        "token_s": cost.token_s,
-        "pair_s": cost.pair_s,
-        "kv_token_s": cost.kv_token_s,
-        "sequence_s": cost.sequence_s,
-        "load_token_s": engine.load_token_s,
-        "latency_s": written.latency_s,
-        "max_batched_tokens": engine.max_batched_tokens,
-        "max_sequences": written.max_sequences,
-        "kv_tokens": engine.kv_tokens,
-        "measured_shapes": report.map_or(0, |report| report.timings.len()),
-        "error": report.map(|report| errors(report.errors)),
-        "held_out_error": report.map(|report| errors(report.held_out)),
-    })
+    let mut all = json!({});
+    written.seconds().iter().for_each(|(name, seconds)| all[name] = json!(seconds));
+    written.counts().iter().for_each(|(name, count)| all[name] = json!(count));
+    all["measured_shapes"] = json!(report.map_or(0, |report| report.timings.len()));
+    all["error"] = json!(report.map(|report| errors(report.errors)));
+    all["held_out_error"] = json!(report.map(|report| errors(report.held_out)));
+    all
 }

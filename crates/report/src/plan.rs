@@ -3,7 +3,7 @@
 use headstart_core::figures::{counted, percent_to_hundredths, thousands};
 use headstart_core::stats::HitCount;
 use headstart_sim::knee;
-use headstart_terminal::{aligned, colour};
+use headstart_terminal::{aligned, colour, headings};
 use serde_json::{Value, json};
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -165,19 +165,11 @@ fn facts(report: &PlanReport) -> String {
 }
 
 fn rows(report: &PlanReport) -> Vec<Vec<String>> {
-    let mut head = vec![
-        "cache".to_owned(),
-        "lower".to_owned(),
-        "hit rate".to_owned(),
-        "of max.".to_owned(),
-        "per +1×".to_owned(),
-    ];
+    let mut head = vec!["cache", "lower", "hit rate", "of max.", "per +1×"];
     if report.computed_s.is_some() {
-        let times = ["host", "per +1×", "disk", "per +1×"];
-        head.extend(times.map(str::to_owned));
+        head.extend(["host", "per +1×", "disk", "per +1×"]);
     }
-    let head = head.iter().map(|text| colour::heading(text)).collect();
-    let mut lines = vec![head];
+    let mut lines = vec![headings(&head)];
     lines.extend((0..report.rows.len()).map(|index| line(report, index)));
     lines
 }

@@ -80,18 +80,10 @@ impl Best {
 }
 
 impl Picker for Best {
-    fn pick(
-        &mut self,
-        scored: &[ScoredCandidate],
-        _request: &RouteRequest<'_>,
-        rng: &mut Rng,
-    ) -> usize {
-        let scores = || scored.iter().map(|candidate| candidate.score);
-        let best = scores().fold(f64::NEG_INFINITY, f64::max);
-        let tied = scores().enumerate().filter(|(_, score)| *score > best - TIE);
+    fn pick(&mut self, scored: &[ScoredCandidate], _: &RouteRequest<'_>, rng: &mut Rng) -> usize {
         let mut longest_ago: Vec<usize> = Vec::new();
         let mut earliest = None;
-        for (at, _) in tied {
+        for at in tied(scored) {
             let last = self.last.get(&scored[at].view.replica).copied();
             // `None` is less than any turn: a replica that was never chosen goes first.
             if longest_ago.is_empty() || last < earliest {
@@ -107,21 +99,19 @@ impl Picker for Best {
     }
 }
 
+/// Positions of the candidates with the highest score; there is one at least.
+fn tied(scored: &[ScoredCandidate]) -> impl Iterator<Item = usize> {
+    let best = scored.iter().map(|one| one.score).fold(f64::NEG_INFINITY, f64::max);
+    (0..scored.len()).filter(move |&at| scored[at].score > best - TIE)
+}
+
 /// The highest score; of equals any, as llm-d's picker has it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyBest;
 
 impl Picker for AnyBest {
-    fn pick(
-        &mut self,
-        scored: &[ScoredCandidate],
-        _request: &RouteRequest<'_>,
-        rng: &mut Rng,
-    ) -> usize {
-        let scores = || scored.iter().map(|candidate| candidate.score);
-        let best = scores().fold(f64::NEG_INFINITY, f64::max);
-        let is_best = |at: &usize| scored[*at].score > best - TIE;
-        let tied: Vec<usize> = (0..scored.len()).filter(is_best).collect();
+    fn pick(&mut self, scored: &[ScoredCandidate], _: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        let tied: Vec<usize> = tied(scored).collect();
         tied[rng.below(tied.len())]
     }
 }
@@ -131,12 +121,7 @@ impl Picker for AnyBest {
 pub struct PowerOfTwo;
 
 impl Picker for PowerOfTwo {
-    fn pick(
-        &mut self,
-        scored: &[ScoredCandidate],
-        _request: &RouteRequest<'_>,
-        rng: &mut Rng,
-    ) -> usize {
+    fn pick(&mut self, scored: &[ScoredCandidate], _: &RouteRequest<'_>, rng: &mut Rng) -> usize {
         let first = rng.below(scored.len());
         if scored.len() == 1 {
             return first;
@@ -152,12 +137,7 @@ impl Picker for PowerOfTwo {
 pub struct AtRandom;
 
 impl Picker for AtRandom {
-    fn pick(
-        &mut self,
-        scored: &[ScoredCandidate],
-        _request: &RouteRequest<'_>,
-        rng: &mut Rng,
-    ) -> usize {
+    fn pick(&mut self, scored: &[ScoredCandidate], _: &RouteRequest<'_>, rng: &mut Rng) -> usize {
         rng.below(scored.len())
     }
 }
@@ -169,12 +149,7 @@ pub struct RoundRobin {
 }
 
 impl Picker for RoundRobin {
-    fn pick(
-        &mut self,
-        scored: &[ScoredCandidate],
-        _request: &RouteRequest<'_>,
-        _rng: &mut Rng,
-    ) -> usize {
+    fn pick(&mut self, scored: &[ScoredCandidate], _: &RouteRequest<'_>, _: &mut Rng) -> usize {
         // Before the first choice `last` is `None`, which is less than any id.
         let is_next = |candidate: &ScoredCandidate| Some(candidate.view.replica) > self.last;
         let next = scored.iter().position(is_next).unwrap_or(0);

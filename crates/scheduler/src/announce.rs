@@ -5,6 +5,8 @@
 
 mod lower;
 
+use std::sync::Arc;
+
 use headstart_cache::Effect;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
@@ -46,7 +48,9 @@ pub(crate) fn commits(
         match &mut run {
             Some((next, stored)) if *next == position => append(sequence, position, stored),
             _ => {
-                let mut stored = empty(sequence, position);
+                let parent = position.checked_sub(1).map(|before| sequence.hashes[before]);
+                let salt = sequence.new.salt.clone();
+                let mut stored = empty(Tier::Device, parent, sequence.block_size(), salt);
                 append(sequence, position, &mut stored);
                 events.extend(run.take().map(|(_, done)| CacheEvent::Stored(done)));
                 run = Some((position, stored));
@@ -60,16 +64,21 @@ pub(crate) fn commits(
     events.extend(run.map(|(_, done)| CacheEvent::Stored(done)));
 }
 
-fn empty(sequence: &Sequence, position: usize) -> StoredBlocks {
+fn empty(
+    tier: Tier,
+    parent: Option<BlockHash>,
+    block_size: usize,
+    salt: Option<Arc<str>>,
+) -> StoredBlocks {
     StoredBlocks {
         blocks: Vec::new(),
-        parent: position.checked_sub(1).map(|before| sequence.hashes[before]),
+        parent,
         tokens: Vec::new(),
-        block_size: sequence.block_size() as u32,
+        block_size: block_size as u32,
         extras: Vec::new(),
-        tier: Tier::Device,
+        tier,
         group: CacheGroup::default(),
-        salt: sequence.new.salt.clone(),
+        salt,
         adapter: None,
     }
 }

@@ -19,7 +19,6 @@ use crate::Arrival;
 pub struct Copies<'a> {
     mover: &'a mut dyn BlockMover,
     arrivals: &'a [Arrival],
-    num_blocks: usize,
 }
 
 impl Drop for Copies<'_> {
@@ -36,15 +35,8 @@ impl<'a> Copies<'a> {
         arrivals: &'a [Arrival],
         stored: usize,
     ) -> Option<Self> {
-        let arrived = arrivals.iter().map(|arrival| arrival.blocks.len());
-        let num_blocks = stored + arrived.sum::<usize>();
-        (num_blocks > 0).then(|| Self { mover, arrivals, num_blocks })
-    }
-
-    /// Blocks that are copied, each in all of its parts.
-    #[must_use]
-    pub fn num_blocks(&self) -> usize {
-        self.num_blocks
+        let has_arrived = arrivals.iter().any(|arrival| !arrival.blocks.is_empty());
+        (stored > 0 || has_arrived).then(|| Self { mover, arrivals })
     }
 
     /// Copies one part. To be called once for each, before anything is computed in it.

@@ -41,7 +41,7 @@ impl QueueOrder {
             return Some(earliest);
         };
         // No ready one is older: after the preempted ones the queue is in the order of arrival.
-        if first.was_started() || now.since(first.arrival) >= max_age {
+        if first.started || now.since(first.arrival) >= max_age {
             return Some(earliest);
         }
         let overlap = |(index, sequence): (usize, &Sequence)| {

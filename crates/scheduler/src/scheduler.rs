@@ -21,7 +21,7 @@ use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
 use crate::names::BlockNameCache;
 use crate::queue::QueueOrder;
-use crate::sequence::{Fetch, Output, Sequence, Submission};
+use crate::sequence::{Output, Sequence, Submission};
 
 use counted::Counter;
 use fetch::StepAction;
@@ -329,29 +329,15 @@ impl Scheduler {
             if self.cache.grow(lease, missing, now) == Grow::Done {
                 return true;
             }
-            self.preempt_youngest(now);
+            // It goes to the front, since it has run before. The youngest goes first, so preempted
+            // ones keep their order.
+            self.preemptions += 1;
+            self.send_back(self.running.len() - 1, now);
             // All younger ones are gone; the last one preempted was this sequence itself.
             if self.running.len() == index {
                 return false;
             }
         }
-    }
-
-    fn preempt_youngest(&mut self, now: Nanos) {
-        let mut sequence = self.remove(self.running.len() - 1);
-        Self::release_loads(self.tiers.as_mut(), &mut sequence);
-        sequence.fetch = Fetch::Open;
-        self.preemptions += 1;
-        // Its committed blocks stay cached: the next admission matches those that are still
-        // resident.
-        sequence.computed = 0;
-        sequence.pruned = None;
-        let lease = sequence.lease.take().expect("a running sequence holds a lease");
-        let access = sequence.access(now);
-        self.cache.release(lease, &access);
-        // To the front, since it has run before. The youngest goes first, so preempted ones keep
-        // their order.
-        self.waiting.push_front(sequence);
     }
 
     /// Takes one out of those that run.

@@ -147,7 +147,7 @@ pub(crate) struct Sequence {
     /// Tokens whose source is reported, or will be; all from its first token on. A preempted
     /// sequence may load them again.
     told: usize,
-    started: bool,
+    pub(crate) started: bool,
 }
 
 /// Load of a sequence's prefix from lower tiers.
@@ -259,11 +259,6 @@ impl Sequence {
     /// Tokens still without keys and values.
     pub(crate) fn remaining(&self) -> usize {
         self.tokens.len() - self.computed
-    }
-
-    /// Whether it has run before (and was preempted, if it waits).
-    pub(crate) fn was_started(&self) -> bool {
-        self.started
     }
 
     /// Marks the first run. Returns whether it was the first.

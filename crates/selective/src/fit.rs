@@ -9,7 +9,6 @@
 //! We differ in that a token that a query really looks at is never given up, in that packs' chunks
 //! stand beside the units', and in that it ends where no probe misses more than it may.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
@@ -145,31 +144,14 @@ struct PartCoverage {
     taken: usize,
 }
 
-/// A part and its value when it was queued. Ties go to the higher part, a chunk rather than a unit.
-struct PartValue {
-    value: f64,
-    part: usize,
-}
+/// A part and its value when it was queued, as bits in the order of `f64::total_cmp`. Ties go to
+/// the higher part, a chunk rather than a unit.
+type PartValue = (i64, usize);
 
-impl PartialEq for PartValue {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for PartValue {}
-
-impl Ord for PartValue {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_value = self.value.total_cmp(&other.value);
-        by_value.then(self.part.cmp(&other.part))
-    }
-}
-
-impl PartialOrd for PartValue {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+fn ordered(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    // Negative numbers descend by their bits.
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 impl PartCoverage {
@@ -227,20 +209,20 @@ impl PartCoverage {
             *value = new.map(|at| self.weights[at]).sum();
         }
         let values = self.values.iter().copied().enumerate();
-        self.heap = values.map(|(part, value)| PartValue { value, part }).collect();
+        self.heap = values.map(|(part, value)| (ordered(value), part)).collect();
     }
 
     /// The one with most that is not covered, if any has something. It is not found again.
     fn best(&mut self) -> Option<usize> {
         while let Some(mut most) = self.heap.peek_mut() {
-            let value = self.values[most.part];
+            let value = self.values[most.1];
             // Values only fall, so a queued one is an upper bound. The top is right once it is
             // current.
-            if most.value.total_cmp(&value).is_eq() {
-                let best = PeekMut::pop(most);
-                return (value > ROUNDING).then_some(best.part);
+            if most.0 == ordered(value) {
+                let (_, best) = PeekMut::pop(most);
+                return (value > ROUNDING).then_some(best);
             }
-            most.value = value;
+            most.0 = ordered(value);
         }
         None
     }

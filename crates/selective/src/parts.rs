@@ -34,16 +34,14 @@ pub struct PartCache {
     names: BTreeMap<PartName, BlockId>,
     /// Number of holds per part, cached or not.
     holds: HashMap<PartName, u32>,
-    counts: PartUseCounts,
+    misses: u64,
+    not_kept: u64,
+    uses: u32,
 }
 
 struct Level {
-    tier: Tier,
-    capacity: usize,
     policy: Box<dyn Policy>,
-    num_parts: usize,
-    hits: u64,
-    evictions: u64,
+    counts: LevelCounts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +52,6 @@ struct PartSlot {
     is_offered: bool,
     /// One of those that are being used now: not pushed out by each other.
     is_in_use: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct PartUseCounts {
-    misses: u64,
-    not_kept: u64,
-    uses: u32,
 }
 
 /// Counters of one level.
@@ -100,12 +91,8 @@ impl PartCache {
         let num_slots = levels.iter().map(|(_, capacity)| capacity).sum();
         let last = u32::try_from(num_slots).expect("room for fewer than 2^32 parts");
         let mut level = |&(tier, capacity): &(Tier, usize)| Level {
-            tier,
-            capacity,
             policy: policy(num_slots),
-            num_parts: 0,
-            hits: 0,
-            evictions: 0,
+            counts: LevelCounts { tier, capacity, parts: 0, hits: 0, evictions: 0 },
         };
         Self {
             levels: levels.iter().map(&mut level).collect(),
@@ -114,7 +101,9 @@ impl PartCache {
             free: (0..last).rev().map(BlockId).collect(),
             names: BTreeMap::new(),
             holds: HashMap::new(),
-            counts: PartUseCounts::default(),
+            misses: 0,
+            not_kept: 0,
+            uses: 0,
         }
     }
 
@@ -122,7 +111,7 @@ impl PartCache {
     #[must_use]
     pub fn find(&self, name: PartName) -> Option<Tier> {
         let slot = self.slot(*self.names.get(&name)?);
-        Some(self.levels[slot.level].tier)
+        Some(self.levels[slot.level].counts.tier)
     }
 
     /// A request used these parts, each with the share (0 to 1) of its tokens that it selected.
@@ -134,8 +123,8 @@ impl PartCache {
     /// the next, and what finds none at all is returned as well. What is held is never returned;
     /// [`Self::let_go`] does that when it is due.
     pub fn used(&mut self, parts: &[(PartName, f32)], now: Nanos) -> Vec<PartName> {
-        let request = self.counts.uses;
-        self.counts.uses = request.wrapping_add(1);
+        let request = self.uses;
+        self.uses = request.wrapping_add(1);
         let mut released = Vec::new();
         // All parts of the call are marked as in use first, so that none pushes out another.
         let known: Vec<_> = parts.iter().map(|(name, _)| self.find_use(*name)).collect();
@@ -219,18 +208,8 @@ impl PartCache {
     /// Returns the counters of the cache.
     #[must_use]
     pub fn counts(&self) -> PartCounts {
-        let levels = self.levels.iter().map(|level| LevelCounts {
-            tier: level.tier,
-            capacity: level.capacity,
-            parts: level.num_parts,
-            hits: level.hits,
-            evictions: level.evictions,
-        });
-        PartCounts {
-            levels: levels.collect(),
-            misses: self.counts.misses,
-            not_kept: self.counts.not_kept,
-        }
+        let levels = self.levels.iter().map(|level| level.counts);
+        PartCounts { levels: levels.collect(), misses: self.misses, not_kept: self.not_kept }
     }
 
     /// # Panics
@@ -239,8 +218,8 @@ impl PartCache {
         let slots = || self.slots.iter().flatten();
         for (index, level) in self.levels.iter().enumerate() {
             let num_parts = slots().filter(|slot| slot.level == index).count();
-            assert_eq!(num_parts, level.num_parts, "parts of a level are counted");
-            assert!(num_parts <= level.capacity, "a level has room for its parts");
+            assert_eq!(num_parts, level.counts.parts, "parts of a level are counted");
+            assert!(num_parts <= level.counts.capacity, "a level has room for its parts");
         }
         assert_eq!(slots().count(), self.names.len(), "a slot has one name");
         assert_eq!(self.free.len() + self.names.len(), self.slots.len());
@@ -266,13 +245,13 @@ impl PartCache {
     /// Counts a use and keeps the part from being pushed out by others that are used with it.
     fn find_use(&mut self, name: PartName) -> Option<BlockId> {
         let Some(&block) = self.names.get(&name) else {
-            self.counts.misses += 1;
+            self.misses += 1;
             return None;
         };
         let slot = self.slot_mut(block);
         slot.is_in_use = true;
         let level = slot.level;
-        self.levels[level].hits += 1;
+        self.levels[level].counts.hits += 1;
         self.settle(block);
         Some(block)
     }
@@ -309,7 +288,7 @@ impl PartCache {
             (0..self.levels.len()).find(|&level| self.make_room(level, access.now, released));
         let Some(level) = room else {
             // It was loaded for this use, so its bytes must be freed.
-            self.counts.not_kept += 1;
+            self.not_kept += 1;
             released.push(name);
             return None;
         };
@@ -317,7 +296,7 @@ impl PartCache {
         self.names.insert(name, block);
         self.slots[block.index()] =
             Some(PartSlot { name, level, is_offered: false, is_in_use: true });
-        self.levels[level].num_parts += 1;
+        self.levels[level].counts.parts += 1;
         // Its slot is the same at every level, so all policies learn of it at once.
         for level in &mut self.levels {
             level.policy.insert(block, slot_name(name), access);
@@ -330,9 +309,9 @@ impl PartCache {
         let from = self.slot(block).level;
         let room = (0..from).find(|&level| {
             // Its own place is free by then.
-            self.levels[from].num_parts -= 1;
+            self.levels[from].counts.parts -= 1;
             let has_room = self.make_room(level, now, released);
-            self.levels[from].num_parts += 1;
+            self.levels[from].counts.parts += 1;
             has_room
         });
         if let Some(level) = room {
@@ -344,20 +323,20 @@ impl PartCache {
     fn place(&mut self, block: BlockId, level: usize) {
         let slot = self.slot_mut(block);
         let from = std::mem::replace(&mut slot.level, level);
-        self.levels[from].num_parts -= 1;
-        self.levels[level].num_parts += 1;
+        self.levels[from].counts.parts -= 1;
+        self.levels[level].counts.parts += 1;
     }
 
     /// Makes room for one part more in a level, if that can be: its victim moves to the first
     /// level below that has room or a victim of its own, or out.
     fn make_room(&mut self, level: usize, now: Nanos, released: &mut Vec<PartName>) -> bool {
-        if self.levels[level].num_parts < self.levels[level].capacity {
+        if self.levels[level].counts.parts < self.levels[level].counts.capacity {
             return true;
         }
         let Some(victim) = self.levels[level].policy.victim(now, None) else {
             return false;
         };
-        self.levels[level].evictions += 1;
+        self.levels[level].counts.evictions += 1;
         let mut below = level + 1..self.levels.len();
         // Levels below make room first, so the victim leaves only when its new place is free.
         match below.find(|&below| self.make_room(below, now, released)) {
@@ -383,7 +362,7 @@ impl PartCache {
                 _ => level.policy.forget(block, slot_name(name)),
             }
         }
-        self.levels[level].num_parts -= 1;
+        self.levels[level].counts.parts -= 1;
         self.slots[block.index()] = None;
         self.names.remove(&name);
         self.free.push(block);

@@ -144,7 +144,7 @@ impl Gateway {
             router.add_replica(ReplicaId(replica), Some(BLOCK_SIZE), Nanos(0));
         }
         Self {
-            tokens: PromptTokens::new(prompt, Metrics::new().index),
+            tokens: PromptTokens::new(prompt, Metrics::new().index, None),
             router,
             now: Nanos(0),
             next_hash: 0,

@@ -39,6 +39,7 @@ use http::StatusCode;
 
 use crate::anthropic;
 use crate::gateway::{Fleet, HttpGateway};
+use crate::openai::response::ApiKind;
 
 pub use closer::Closer;
 pub use own_headers::{
@@ -77,17 +78,17 @@ pub fn routes(gateway: Arc<HttpGateway>) -> Router {
 /// Routes for clients. A gateway of upstreams passes all other paths on.
 fn api(gateway: &HttpGateway) -> Router<Arc<HttpGateway>> {
     let common = Router::new()
-        .route("/v1/chat/completions", post(completions::chat))
-        .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", completions::route(ApiKind::Chat))
+        .route("/v1/completions", completions::route(ApiKind::Text))
+        .route("/v1/messages", completions::route(ApiKind::Messages))
+        .route("/v1/responses", completions::route(ApiKind::Responses))
         .route("/v1/models", get(about::models))
         .route("/v1/models/{*name}", get(about::model))
         .route("/tokenize", post(tokenize::tokenize));
     match &gateway.fleet {
         Fleet::Embedded(_) => common
             .route("/version", get(about::version))
-            .route("/v1/messages", post(completions::messages))
             .route("/v1/messages/count_tokens", post(embedded::count_tokens))
-            .route("/v1/responses", post(completions::responses))
             .route(
                 "/v1/responses/{id}",
                 get(embedded::stored_response).delete(embedded::delete_response),
@@ -95,11 +96,9 @@ fn api(gateway: &HttpGateway) -> Router<Arc<HttpGateway>> {
             .method_not_allowed_fallback(unserved::method_not_allowed)
             .fallback(unserved::not_found),
         // An engine may take other methods on these paths, and has paths of its own.
-        Fleet::Upstreams(_) => common
-            .route("/v1/messages", post(completions::messages))
-            .route("/v1/responses", post(completions::responses))
-            .method_not_allowed_fallback(anything::pass)
-            .fallback(anything::pass),
+        Fleet::Upstreams(_) => {
+            common.method_not_allowed_fallback(anything::pass).fallback(anything::pass)
+        }
     }
 }
 

@@ -54,7 +54,5 @@ pub fn tool_result(id: &str, content: &str) -> Value {
 /// One call in a message's `tool_calls`.
 #[must_use]
 pub fn tool_call(id: &str, name: &str, arguments: Value) -> Value {
-    json!({
-        "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
-    })
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }

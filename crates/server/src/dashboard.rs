@@ -33,7 +33,7 @@ mod publish;
 pub mod snapshot;
 mod tree;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use headstart_core::Nanos;
@@ -124,14 +124,6 @@ impl Dashboard {
     pub fn listen(&self) -> Option<Listener> {
         let seat = self.seats.clone().try_acquire_owned().ok()?;
         Some(Listener { newest: self.newest.subscribe(), _seat: seat })
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn looked(&self) -> MutexGuard<'_, DashboardState> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

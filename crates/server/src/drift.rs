@@ -13,11 +13,12 @@
 //! reports a difference once per subject, and again if both sides agreed in between.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId, TokenId};
 
+use crate::lock::lock;
 use crate::request_shape::RequestShape;
 
 /// Between two comparisons of token ids: rare beside requests, soon beside a human who looks.
@@ -101,7 +102,7 @@ impl DriftWatch {
     /// Whether the engine's token ids should be asked for now; `counts_differ` says that its count
     /// of prompt tokens is known and not ours. Says yes once: the question counts as asked.
     pub fn is_due(&self, subject: &Subject, counts_differ: bool, now: Nanos) -> bool {
-        let mut watched = self.lock();
+        let mut watched = lock(&self.watched);
         // A full table still checks the subjects that it knows.
         if watched.len() >= WATCHED_MAX && !watched.contains_key(subject) {
             return false;
@@ -117,7 +118,7 @@ impl DriftWatch {
 
     /// Takes note of a verdict. Returns a difference that has not been told yet.
     pub fn note(&self, subject: &Subject, verdict: TokenComparison) -> Option<Difference> {
-        let mut watched = self.lock();
+        let mut watched = lock(&self.watched);
         let pair = watched.get_mut(subject)?;
         match verdict {
             TokenComparison::Unavailable => None,
@@ -135,35 +136,31 @@ impl DriftWatch {
     /// Whether a replica made other tokens of requests of this shape when that was last compared.
     #[must_use]
     pub fn differs(&self, model: &str, shape: RequestShape) -> bool {
-        let watched = self.lock();
+        let watched = lock(&self.watched);
         let mut differing = watched.iter().filter(|(_, watched)| watched.has_drift);
         differing.any(|((of, _, in_shape), _)| of == model && *in_shape == shape)
     }
 
     /// Requests of this shape come out as by the engines again.
     pub fn mend(&self, model: &str, shape: RequestShape) {
-        for ((of, _, in_shape), watched) in self.lock().iter_mut() {
+        for ((of, _, in_shape), watched) in lock(&self.watched).iter_mut() {
             watched.has_drift &= of != model || *in_shape != shape;
         }
     }
 
     /// Forgets a replica, whose engine may come back with another tokenizer.
     pub fn forget(&self, replica: ReplicaId) {
-        self.lock().retain(|(_, of, _), _| *of != replica);
+        lock(&self.watched).retain(|(_, of, _), _| *of != replica);
     }
 
     /// All subjects whose tokens differ, in order.
     #[must_use]
     pub fn differing(&self) -> Vec<Subject> {
-        let watched = self.lock();
+        let watched = lock(&self.watched);
         let differing = watched.iter().filter(|(_, watched)| watched.has_drift);
         let mut subjects: Vec<_> = differing.map(|(subject, _)| subject.clone()).collect();
         subjects.sort();
         subjects
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, DriftState>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod embedded;
 mod fan_out;
+mod fleet;
 mod gauges;
 mod health;
 mod holders;
@@ -17,37 +18,35 @@ mod streams;
 mod usage_gaps;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_engine::{GenerationDefaults, LanguageModel};
 use headstart_index_sync::clock::Clock;
 use headstart_index_sync::shared::SharedIndex;
 use headstart_kv_events::{Endpoints, StreamReporter};
-use headstart_prompt::{Normalizers, PromptModel};
+use headstart_prompt::Normalizers;
 use headstart_router::index::{ApproximateIndex, Update};
 use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, PromptKeys, ReportedLoad, RouteRequest, Router,
 };
 
-use crate::config::{Edge, EdgeLimits, PrefixLabel, TierReports};
+use crate::config::{Edge, EdgeLimits, PrefixLabel};
 use crate::dashboard::{Dashboard, PrefixLabels};
 use crate::drift::DriftWatch;
-use crate::insight::PlacedRequest;
+use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::openai::ApiError;
-use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
-use crate::replica::EmbeddedReplica;
-use crate::responses::ResponseStore;
 use crate::upstream::Upstream;
 use models::ModelLists;
 use prompts::PromptDesk;
 
 pub use embedded::{GenerationObservers, PrefilledRequest};
 pub use fan_out::EngineAnswer;
+pub use fleet::{EmbeddedReplicas, Fleet};
 pub(crate) use gauges::kv_usage;
 pub use models::unknown_model;
 pub use pins::{Pin, Pins};
@@ -67,47 +66,26 @@ const DEATHS: usize = 4;
 
 /// Everything that requests share.
 pub struct HttpGateway {
-    /// The engines.
-    pub fleet: Fleet,
-    /// The limits of the edge.
-    pub limits: EdgeLimits,
-    /// Clients must send it.
-    pub api_key: Option<String>,
-    /// Metrics.
-    pub metrics: Metrics,
-    /// Observers of requests: spans, explanations, shadow mode.
-    pub observers: Observers,
-    /// Rewrites of requests.
-    pub normalizers: Normalizers,
-    /// CORS and admin-route settings.
-    pub edge: Edge,
-    /// Whether the router was told what the engines cost: else it predicts times of another.
-    pub has_cost_model: bool,
+    parts: GatewayParts,
     /// Replicas that hold stored responses, by response id.
     pub pins: Pins,
-    /// The clock.
-    pub clock: Clock,
     /// Set once shutdown has begun.
     pub draining: AtomicBool,
-    profile: Profile,
     router: Mutex<Router>,
     /// The router's index: prompts are hashed and events applied without holding the router.
     index: Arc<dyn PrefixIndex>,
     /// The router's index of prompts whose tokens are not known.
     text_index: Arc<ApproximateIndex>,
-    /// The same, where other gateways have part in it.
-    shared_index: Option<Arc<SharedIndex>>,
     /// Tokenizes prompts; `None` without a tokenizer.
     prompt_tokens: Option<Arc<PromptTokens>>,
-    /// KV event addresses by replica; `None` without events.
-    events: Vec<Option<Endpoints>>,
     /// State of the replicas' event streams.
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
     /// Replicas of which something was restored, and whose stream is not followed yet.
     restored: Mutex<BTreeSet<ReplicaId>>,
     /// State of the dashboard.
     pub dashboard: Dashboard,
-    drift: DriftWatch,
+    /// Shapes of requests whose tokens differ from an engine's.
+    pub drift: DriftWatch,
     /// Counts of answers without usage or cached tokens.
     pub(crate) usage_gaps: UsageGaps,
     prompts: PromptDesk,
@@ -120,65 +98,15 @@ pub struct HttpGateway {
     run_id: u64,
 }
 
-/// The engines: replicas in this process, or upstreams.
-pub enum Fleet {
-    /// Replicas in this process.
-    Embedded(EmbeddedReplicas),
-    /// Engines behind HTTP.
-    Upstreams(Vec<Upstream>),
-}
-
-/// Replicas in this process.
-pub struct EmbeddedReplicas {
-    /// The model's name in the API.
-    pub name: String,
-    /// Generation defaults from the model's files.
-    pub defaults: GenerationDefaults,
-    /// Tokenizer and template.
-    pub prompt: Arc<PromptModel>,
-    /// The weights.
-    pub model: Arc<LanguageModel>,
-    /// The replicas; the index is the replica id.
-    pub replicas: Vec<EmbeddedReplica>,
-    /// Tokens of a block of their KV memory.
-    pub block_size: usize,
-    /// Predictions of whether conversations continue, if there is a predictor.
-    pub predictions: Option<Arc<Predictions>>,
-    /// Reports on the tiers below host memory, if there are any.
-    pub tier_reports: Option<Arc<TierReports>>,
-    /// Earlier answers of the Responses API.
-    pub responses: Arc<ResponseStore>,
-}
-
-impl EmbeddedReplicas {
-    /// The longest sequence that a replica can hold, tokens.
-    #[must_use]
-    pub fn context(&self) -> usize {
-        self.replicas.iter().map(EmbeddedReplica::context).max().unwrap_or(0)
-    }
-
-    fn refresh_prediction_metrics(&self) {
-        if let Some(predictions) = &self.predictions {
-            let counts = self.replicas.iter().map(EmbeddedReplica::annotations);
-            let (in_time, late) = counts.fold((0, 0), |(in_time, late), counts| {
-                (in_time + counts.in_time, late + counts.late)
-            });
-            predictions.refresh_metrics(in_time, late);
-        }
-    }
-}
-
 /// Parts from which a gateway is built.
 pub struct GatewayParts {
     /// The engines.
     pub fleet: Fleet,
-    /// The router, which knows all replicas.
-    pub router: Router,
-    /// Its index, where other gateways have part in it.
+    /// The router's index, where other gateways have part in it.
     pub shared_index: Option<Arc<SharedIndex>>,
     /// Routing strategy.
     pub profile: Profile,
-    /// Whether it was told what the engines cost.
+    /// Whether the router was told what the engines cost: else it predicts times of another.
     pub has_cost_model: bool,
     /// The limits of the edge.
     pub limits: EdgeLimits,
@@ -192,51 +120,41 @@ pub struct GatewayParts {
     pub normalizers: Normalizers,
     /// CORS and admin-route settings.
     pub edge: Edge,
-    /// Names of prefixes on the dashboard.
-    pub labels: Vec<PrefixLabel>,
     /// The clock.
     pub clock: Clock,
     /// KV event addresses by replica; `None` without events.
     pub events: Vec<Option<Endpoints>>,
 }
 
+impl Deref for HttpGateway {
+    type Target = GatewayParts;
+
+    fn deref(&self) -> &GatewayParts {
+        &self.parts
+    }
+}
+
 impl HttpGateway {
-    /// From its parts.
+    /// From its parts, with a router that knows all replicas, and names of prefixes for the
+    /// dashboard.
     #[must_use]
-    pub fn new(parts: GatewayParts) -> Self {
-        let prompt = match &parts.fleet {
-            Fleet::Embedded(embedded) => Some(embedded.prompt.clone()),
-            // The gateway tokenizes a prompt before it chooses an upstream, so it needs one
-            // tokenizer: the first one configured.
-            Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
-        };
-        let labels = prompt.as_deref().map(|model| PrefixLabels::new(&parts.labels, model));
-        let metrics = &parts.metrics.index;
+    pub fn new(parts: GatewayParts, router: Router, labels: &[PrefixLabel]) -> Self {
+        let prompt = parts.fleet.prompt();
+        let labels = prompt.as_deref().map(|model| PrefixLabels::new(labels, model));
         let prompt_tokens = prompt.map(|prompt| {
             let insight = parts.observers.insight.as_ref();
             let causes = insight.map(|insight| insight.causes().clone());
-            PromptTokens::new(prompt, metrics.clone()).looked_at(causes)
+            Arc::new(PromptTokens::new(prompt, parts.metrics.index.clone(), causes))
         });
         Self {
-            prompt_tokens: prompt_tokens.map(Arc::new),
-            fleet: parts.fleet,
-            limits: parts.limits,
-            api_key: parts.api_key,
-            metrics: parts.metrics,
-            observers: parts.observers,
-            normalizers: parts.normalizers,
-            edge: parts.edge,
-            has_cost_model: parts.has_cost_model,
+            parts,
+            prompt_tokens,
             pins: Pins::default(),
             model_lists: ModelLists::default(),
-            clock: parts.clock,
-            events: parts.events,
             draining: AtomicBool::new(false),
-            profile: parts.profile,
-            index: parts.router.index(),
-            text_index: parts.router.text_index(),
-            shared_index: parts.shared_index,
-            router: Mutex::new(parts.router),
+            index: router.index(),
+            text_index: router.text_index(),
+            router: Mutex::new(router),
             streams: Mutex::default(),
             restored: Mutex::default(),
             drift: DriftWatch::default(),
@@ -253,7 +171,7 @@ impl HttpGateway {
 
     /// The router. Held for one call at a time.
     pub fn router(&self) -> MutexGuard<'_, Router> {
-        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.router)
     }
 
     /// The router's index.
@@ -294,25 +212,13 @@ impl HttpGateway {
     /// The models that can be asked for.
     #[must_use]
     pub fn models(&self) -> Vec<String> {
-        match &self.fleet {
-            Fleet::Embedded(embedded) => vec![embedded.name.clone()],
-            Fleet::Upstreams(upstreams) => {
-                // Several upstreams may list the same model; a client sees it once.
-                let mut names: Vec<_> = upstreams.iter().flat_map(Upstream::models).collect();
-                names.sort();
-                names.dedup();
-                names
-            }
-        }
+        self.fleet.models()
     }
 
     /// The upstream that a replica is; none of an embedded one.
     #[must_use]
     pub fn upstream(&self, replica: ReplicaId) -> Option<&Upstream> {
-        match &self.fleet {
-            Fleet::Embedded(_) => None,
-            Fleet::Upstreams(upstreams) => upstreams.get(replica.0 as usize),
-        }
+        self.fleet.upstreams().get(replica.0 as usize)
     }
 
     /// KV event addresses of a replica; `None` without events.
@@ -325,12 +231,7 @@ impl HttpGateway {
     /// the most capable replica that serves it.
     #[must_use]
     pub fn context(&self, model: &str) -> Option<usize> {
-        match &self.fleet {
-            Fleet::Embedded(embedded) => Some(embedded.context()),
-            Fleet::Upstreams(upstreams) => {
-                upstreams.iter().filter_map(|upstream| upstream.context(model)).max()
-            }
-        }
+        self.fleet.context(model)
     }
 
     /// Whether anybody takes requests.
@@ -408,17 +309,11 @@ impl HttpGateway {
         let now = request.now;
         // Tokens in front of a medium are only a part of the prompt, and a part cannot be
         // explained.
-        let exact = request.tokens.zip(keys.as_ref()).filter(|_| !request.lacks_tokens());
-        let placed = exact.map(|(tokens, keys)| PlacedRequest {
-            decision: &decision,
-            tokens,
-            keys,
-            namespace: request.namespace,
-            capacity_blocks: self.capacity_blocks(decision.replica),
-        });
-        let is_exact = placed.is_some();
-        let insight = self.observers.insight.as_ref().zip(placed);
-        let ticket = insight.map(|(insight, placed)| insight.arrive(&placed, now));
+        let is_exact = request.tokens.is_some() && !request.lacks_tokens();
+        let insight = self.observers.insight.as_ref().filter(|_| is_exact);
+        let capacity_blocks = self.capacity_blocks(decision.replica);
+        let observation =
+            insight.and_then(|insight| insight.arrive(&decision, &request, capacity_blocks));
         if let Some(keys) = keys {
             self.dashboard.note_prompt(keys, now);
         }
@@ -429,17 +324,14 @@ impl HttpGateway {
             replica_name: labels[1].to_owned(),
             // A prompt known in part has no prediction to compare with the engine's count.
             predicted_tokens: is_exact.then_some(decision.overlap_tokens),
-            ticket: Mutex::new(ticket),
+            observation: Mutex::new(observation),
         };
         Ok((decision, reservation))
     }
 
     /// Tells the router what the replicas of this process last said of themselves.
     fn report_loads(&self, router: &mut Router, now: Nanos) {
-        let Fleet::Embedded(embedded) = &self.fleet else {
-            return;
-        };
-        for (index, replica) in embedded.replicas.iter().enumerate() {
+        for (id, replica) in self.fleet.replicas() {
             let load = replica.load();
             let report = ReportedLoad {
                 waiting: load.waiting as u32,
@@ -447,8 +339,7 @@ impl HttpGateway {
                 kv_usage: gauges::kv_usage(&load),
                 at: now,
             };
-            // A replica's position in the list is its id.
-            router.report(ReplicaId(index as u32), report);
+            router.report(id, report);
         }
     }
 

@@ -23,17 +23,16 @@ mod snapshot;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use headstart_core::block::Namespace;
 use headstart_core::event::BlockChange;
-use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
-use headstart_index_sync::clock::unix_seconds;
+use headstart_core::{Nanos, ReplicaId, RouteKey};
 use headstart_index_sync::random_key;
 use headstart_insight::loss::{Attributor, AttributorConfig, ServedTokens};
 use headstart_insight::text::Sketch;
-use headstart_router::{Decision, PromptKeys};
+use headstart_router::{Decision, RouteRequest};
 
+use crate::lock::lock;
 use crate::metrics::{InsightMetrics, PromptSources};
 use batch::{AnsweredRequest, BatchArrival, InsightBatch, InsightOp};
 use names::NameHasher;
@@ -62,24 +61,11 @@ pub struct Insight {
     causes: Arc<Causes>,
 }
 
-/// A request and its routing decision.
-#[derive(Clone, Copy)]
-pub struct PlacedRequest<'a> {
-    /// The decision.
-    pub decision: &'a Decision,
-    /// The prompt's tokens.
-    pub tokens: &'a [TokenId],
-    /// Its keys.
-    pub keys: &'a PromptKeys,
-    /// Adapter and tenant salt of the request.
-    pub namespace: Namespace<'a>,
-    /// Blocks of the chosen replica's device, where that is known.
-    pub capacity_blocks: Option<usize>,
-}
-
-/// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
-pub struct InsightTicket {
+/// A request that is under way. Dropped before [`Observation::finish`], it ended without an answer.
+pub struct Observation {
+    insight: Arc<Insight>,
     number: u64,
+    is_finished: bool,
     replica: ReplicaId,
     prompt_tokens: u32,
     predicted_tokens: u32,
@@ -90,7 +76,12 @@ pub struct InsightTicket {
     served: Option<ServedTokens>,
 }
 
-impl InsightTicket {
+impl Observation {
+    /// Its first token is out.
+    pub fn computed(&self, now: Nanos) {
+        self.insight.say(|_| InsightOp::Computed(self.number, now));
+    }
+
     /// The engine said where the prompt's tokens were found.
     pub fn serve(&mut self, sources: &PromptSources) {
         let tokens = sources.by_tier().map(|tokens| tokens as u32);
@@ -101,6 +92,40 @@ impl InsightTicket {
     pub fn serve_somewhere(&mut self, tokens: usize) {
         // A split by tier that came first is kept; a bare count says less.
         self.served.get_or_insert(ServedTokens::by_device(tokens as u32));
+    }
+
+    /// Its answer is complete, or says enough.
+    #[inline(never)]
+    pub fn finish(mut self, answered: &AnswerFacts<'_>, sketch: Option<Sketch>, now: Nanos) {
+        let served = self.served;
+        let candidates = std::mem::take(&mut self.candidates);
+        let chosen = candidates.iter().find(|one| one.replica == self.replica.0);
+        let record = RequestRecord {
+            tenant: self.tenant.take(),
+            prompt_tokens: self.prompt_tokens,
+            predicted_cached_tokens: Some(self.predicted_tokens),
+            cached_tokens: served.map(|served| served.tokens().min(u64::from(u32::MAX)) as u32),
+            predicted_ttft_s: chosen.map(|chosen| chosen.predicted_ttft_s),
+            candidates,
+            ..RequestRecord::of(self.replica, answered)
+        };
+        let finished = Box::new(AnsweredRequest {
+            record,
+            prefix: self.prefix,
+            block_size: self.block_size,
+            served,
+            sketch,
+        });
+        self.is_finished = true;
+        self.insight.say(|_| InsightOp::Finished(self.number, finished, now));
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.insight.say(|_| InsightOp::Abandoned(self.number));
+        }
     }
 }
 
@@ -143,17 +168,24 @@ impl Insight {
         }
     }
 
-    /// A request was placed.
+    /// A request was placed. `None`: its tokens are not known, and it cannot be explained.
+    /// `capacity_blocks`: those of the chosen replica's device, where that is known.
     #[must_use]
     #[inline(never)]
-    pub fn arrive(&self, placed: &PlacedRequest<'_>, now: Nanos) -> InsightTicket {
-        let PlacedRequest { decision, tokens, keys, namespace, capacity_blocks } = *placed;
+    pub fn arrive(
+        self: &Arc<Self>,
+        decision: &Decision,
+        request: &RouteRequest<'_>,
+        capacity_blocks: Option<usize>,
+    ) -> Option<Observation> {
+        let (tokens, keys, now) = (request.tokens?, request.keys?, request.now);
+        let namespace = request.namespace;
         // Where replicas have blocks of several sizes the smallest say most. Without events no size
         // is known.
         let chain = keys.chains().first();
         let (block_size, keys) =
             chain.map_or((0, &[][..]), |chain| (chain.shape.size, &chain.keys[..]));
-        // A ticket's number only has to be unique; no other data depends on its order.
+        // An observation's number only has to be unique; no other data depends on its order.
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let named = self.names.namespace(namespace);
         // Copies into flat lists. The caller holds the batch's lock for this copy and for no
@@ -180,8 +212,10 @@ impl Insight {
         let mut candidates = decision.candidates.iter();
         let chosen = candidates.find(|one| one.replica == decision.replica);
         let predicted = chosen.map_or(0, |chosen| chosen.overlap_tokens.min(tokens.len()));
-        InsightTicket {
+        Some(Observation {
+            insight: self.clone(),
             number,
+            is_finished: false,
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
             predicted_tokens: predicted as u32,
@@ -192,52 +226,7 @@ impl Insight {
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
             candidates: foremost(decision.replica, &decision.candidates),
             served: None,
-        }
-    }
-
-    /// Its first token is out.
-    pub fn computed(&self, ticket: &InsightTicket, now: Nanos) {
-        self.say(|_| InsightOp::Computed(ticket.number, now));
-    }
-
-    /// Its answer is complete, or says enough.
-    #[inline(never)]
-    pub fn finish(
-        &self,
-        ticket: InsightTicket,
-        answered: &AnswerFacts<'_>,
-        sketch: Option<Sketch>,
-        now: Nanos,
-    ) {
-        let (replica, served) = (ticket.replica.0, ticket.served);
-        // Engines may leave the id out of an answer. The client's own id still finds the request.
-        let id = answered.id.or(answered.request_id).unwrap_or_default();
-        let chosen = ticket.candidates.iter().find(|one| one.replica == replica);
-        let record = RequestRecord {
-            id: id.to_owned(),
-            request_id: answered.request_id.map(str::to_owned),
-            at_unix_s: unix_seconds(),
-            model: answered.model.to_owned(),
-            tenant: ticket.tenant,
-            replica,
-            prompt_tokens: ticket.prompt_tokens,
-            predicted_cached_tokens: Some(ticket.predicted_tokens),
-            cached_tokens: served.map(|served| served.tokens().min(u64::from(u32::MAX)) as u32),
-            predicted_ttft_s: chosen.map(|chosen| chosen.predicted_ttft_s),
-            ttft_s: answered.ttft_s,
-            candidates: ticket.candidates,
-            split: None,
-            certainty: 0.0,
-            evicted: None,
-        };
-        let finished = Box::new(AnsweredRequest {
-            record,
-            prefix: ticket.prefix,
-            block_size: ticket.block_size,
-            served,
-            sketch,
-        });
-        self.say(|_| InsightOp::Finished(ticket.number, finished, now));
+        })
     }
 
     /// A request whose tokens are not known was answered by `replica`; the engine counted its
@@ -250,32 +239,14 @@ impl Insight {
         answered: &AnswerFacts<'_>,
         sketch: Option<Sketch>,
     ) {
-        let CountedPrompt { prompt_tokens, cached_tokens } = counted;
         let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
-        let id = answered.id.or(answered.request_id).unwrap_or_default();
         let record = RequestRecord {
-            id: id.to_owned(),
-            request_id: answered.request_id.map(str::to_owned),
-            at_unix_s: unix_seconds(),
-            model: answered.model.to_owned(),
             tenant: salt.map(|salt| self.names.tenant(salt)),
-            replica: replica.0,
-            candidates: Vec::new(),
-            prompt_tokens: count(prompt_tokens),
-            predicted_cached_tokens: None,
-            cached_tokens: cached_tokens.map(count),
-            predicted_ttft_s: None,
-            ttft_s: answered.ttft_s,
-            split: None,
-            certainty: 0.0,
-            evicted: None,
+            prompt_tokens: count(counted.prompt_tokens),
+            cached_tokens: counted.cached_tokens.map(count),
+            ..RequestRecord::of(replica, answered)
         };
         self.say(|_| InsightOp::Unknown(Box::new((record, sketch))));
-    }
-
-    /// It ended without an answer.
-    pub fn abandon(&self, ticket: &InsightTicket) {
-        self.say(|_| InsightOp::Abandoned(ticket.number));
     }
 
     /// A replica's events changed its cache so.
@@ -391,10 +362,6 @@ impl Insight {
         state.spare = batch;
         state
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

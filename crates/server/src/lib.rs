@@ -46,6 +46,7 @@ mod emulator;
 pub mod gateway;
 pub mod insight;
 pub mod kept;
+mod lock;
 pub mod message_keys;
 pub mod metrics;
 pub mod observers;

@@ -1,5 +1,6 @@
 //! Prometheus metrics: all names in one place. vLLM's names where the meaning is the same, so
-//! that its dashboards work; `headstart_` for the rest.
+//! that its dashboards work; `headstart_` for the rest. Kinds, labels and help texts stand in
+//! `metrics/table.txt`.
 
 mod importance;
 mod index;
@@ -117,9 +118,6 @@ pub struct ReplicaMetrics {
     pub tier_moves: IntCounterVec,
 }
 
-/// Labels of what one replica did for one model.
-const BY_REPLICA: &[&str] = &["model_name", "replica"];
-
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -165,12 +163,7 @@ impl Metrics {
     /// Every metric that a server can have, by name.
     #[must_use]
     pub fn catalog() -> Vec<MetricEntry> {
-        let metrics = Self::priced(Some(PriceTable::default()));
-        drop(metrics.with_insight());
-        drop(metrics.with_predictions());
-        metrics.with_shared_index();
-        metrics.with_shadow();
-        metrics.make.entries()
+        MetricEntry::all().collect()
     }
 
     /// The text exposition format.
@@ -186,119 +179,48 @@ impl Metrics {
 
 impl RequestMetrics {
     fn new(make: &MetricFactory) -> Self {
-        let counter = |name, help| make.counter(name, help, BY_REPLICA);
-        let histogram = |name, help| make.histogram(name, help, BY_REPLICA);
         Self {
-            cache_queries: counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up."),
-            cache_hits: counter("vllm:prefix_cache_hits_total", "Prompt tokens found cached."),
-            prompt_tokens: counter("vllm:prompt_tokens_total", "Prompt tokens."),
-            generation_tokens: counter("vllm:generation_tokens_total", "Generated tokens."),
-            successes: make.counter(
-                "vllm:request_success_total",
-                "Finished requests.",
-                &["model_name", "replica", "finished_reason"],
-            ),
-            ttft: histogram(
-                "vllm:time_to_first_token_seconds",
-                "From the request's arrival at the gateway to its first token; of an upstream's \
-                 answers those that are streams.",
-            ),
-            e2e: histogram(
-                "vllm:e2e_request_latency_seconds",
-                "From the request's arrival at the gateway to its last token.",
-            ),
-            routed: make.counter(
-                "headstart_routed_requests_total",
-                "Requests sent to a replica.",
-                &["strategy", "replica"],
-            ),
-            retries: make.counter(
-                "headstart_retries_total",
-                "Requests moved to another replica before their first token.",
-                &["replica"],
-            ),
-            errors: make.counter(
-                "headstart_errors_total",
-                "Errors given to clients' API requests, which are POSTs.",
-                &["status"],
-            ),
-            normalized: make.counter(
-                "headstart_normalized_requests_total",
-                "Requests changed before they were answered, by what was undone.",
-                &["cause"],
-            ),
+            cache_queries: make.counter("vllm:prefix_cache_queries_total"),
+            cache_hits: make.counter("vllm:prefix_cache_hits_total"),
+            prompt_tokens: make.counter("vllm:prompt_tokens_total"),
+            generation_tokens: make.counter("vllm:generation_tokens_total"),
+            successes: make.counter("vllm:request_success_total"),
+            ttft: make.histogram("vllm:time_to_first_token_seconds", &SECONDS),
+            e2e: make.histogram("vllm:e2e_request_latency_seconds", &SECONDS),
+            routed: make.counter("headstart_routed_requests_total"),
+            retries: make.counter("headstart_retries_total"),
+            errors: make.counter("headstart_errors_total"),
+            normalized: make.counter("headstart_normalized_requests_total"),
         }
     }
 }
 
 impl ReplicaMetrics {
     fn new(make: &MetricFactory) -> Self {
-        let gauge = |name, help| make.gauge(name, help, BY_REPLICA);
-        let plain = |name, help| make.gauge(name, help, &["replica"]);
         Self {
-            running: gauge(load::RUNNING, "Running requests."),
-            waiting: gauge(load::WAITING, "Waiting requests."),
-            kv_usage: make.ratio(
-                load::KV_USAGE,
-                "Share of KV blocks held by running requests, 0 to 1.",
-                BY_REPLICA,
-            ),
-            kv_capacity: make.gauge(
-                load::KV_CAPACITY,
-                "1, for the blocks of the KV memory and the tokens of a block.",
-                &["model_name", "replica", "block_size", "num_gpu_blocks"],
-            ),
-            preemptions: make.counter("vllm:num_preemptions_total", "Preemptions.", BY_REPLICA),
-            up: plain("headstart_replica_up", "1 while the replica takes requests."),
-            info: make.gauge(
-                "headstart_replica_info",
-                "1, for the upstream that a replica is, and its data-parallel rank where it has \
-                 several.",
-                &["replica", "upstream", "rank"],
-            ),
-            panics: make.counter("headstart_replica_panics_total", "Engine panics.", &["replica"]),
-            kv_events: make.counter(
-                "headstart_kv_events_total",
-                "KV events applied, batches lost, events skipped, clears.",
-                &["replica", "outcome"],
-            ),
-            stream_state: make.gauge(
-                "headstart_kv_stream_state",
-                "1 for the state that a replica's stream of KV events is in.",
-                &["replica", "state"],
-            ),
-            index_entries: make.gauge(
-                "headstart_index_entries",
-                "Entries of the router's index.",
-                &["strategy"],
-            ),
-            tier_units: make.gauge(
-                "headstart_tier_units",
-                "Units of 64 tokens in a lower tier: those that can be read, and how many may be.",
-                &["replica", "tier", "what"],
-            ),
-            tier_moves: make.counter(
-                "headstart_tier_units_total",
-                "Units of a lower tier that were stored, declined, dropped because too many were \
-                 on their way, evicted, lost, loaded, could not be stored (unstored) or loaded \
-                 (failed).",
-                &["replica", "tier", "what"],
-            ),
+            running: make.gauge(load::RUNNING),
+            waiting: make.gauge(load::WAITING),
+            kv_usage: make.ratio(load::KV_USAGE),
+            kv_capacity: make.gauge(load::KV_CAPACITY),
+            preemptions: make.counter("vllm:num_preemptions_total"),
+            up: make.gauge("headstart_replica_up"),
+            info: make.gauge("headstart_replica_info"),
+            panics: make.counter("headstart_replica_panics_total"),
+            kv_events: make.counter("headstart_kv_events_total"),
+            stream_state: make.gauge("headstart_kv_stream_state"),
+            index_entries: make.gauge("headstart_index_entries"),
+            tier_units: make.gauge("headstart_tier_units"),
+            tier_moves: make.counter("headstart_tier_units_total"),
         }
     }
-}
 
-impl ReplicaMetrics {
     /// Says what a replica's lower tier holds and has done.
     pub fn set_tier(&self, replica: &str, tier: &TierSummary) {
         let TierCounts { stored, declined, dropped, evicted, unstored, lost, loaded, failed } =
             tier.counts;
         let labels = |what| [replica, tier.tier.name(), what];
-        let units = [("readable", tier.units), ("capacity", tier.capacity_units)];
-        for (what, units) in units {
-            let gauge = self.tier_units.with_label_values(&labels(what));
-            gauge.set(units as i64);
-        }
+        set_one(&self.tier_units, &labels("readable"), tier.units as i64);
+        set_one(&self.tier_units, &labels("capacity"), tier.capacity_units as i64);
         for (what, count) in [
             ("stored", stored),
             ("declined", declined),
@@ -309,7 +231,7 @@ impl ReplicaMetrics {
             ("loaded", loaded),
             ("failed", failed),
         ] {
-            raise(&self.tier_moves.with_label_values(&labels(what)), count);
+            raise_one(&self.tier_moves, &labels(what), count);
         }
     }
 
@@ -322,11 +244,8 @@ impl ReplicaMetrics {
 
     /// Passes on what a replica said of its load.
     pub fn set_load(&self, labels: &[&str; 2], report: ReportedLoad) {
-        let set = |gauge: &IntGaugeVec, value: u32| {
-            gauge.with_label_values(labels).set(i64::from(value));
-        };
-        set(&self.running, report.running);
-        set(&self.waiting, report.waiting);
+        set_one(&self.running, labels, i64::from(report.running));
+        set_one(&self.waiting, labels, i64::from(report.waiting));
         // NaN means that the engine does not report its share.
         if report.kv_usage.is_finite() {
             self.kv_usage.with_label_values(labels).set(report.kv_usage);
@@ -338,15 +257,22 @@ impl ReplicaMetrics {
         for state in StreamStatus::ALL {
             let labels = [replica, state.name()];
             match status {
-                Some(status) => {
-                    let gauge = self.stream_state.with_label_values(&labels);
-                    gauge.set(i64::from(state == status));
-                }
+                Some(status) => set_one(&self.stream_state, &labels, i64::from(state == status)),
                 // An error says that it was not there.
                 None => drop(self.stream_state.remove_label_values(&labels)),
             }
         }
     }
+}
+
+/// Sets the gauge of these labels.
+pub(crate) fn set_one(gauges: &IntGaugeVec, labels: &[&str], value: i64) {
+    gauges.with_label_values(labels).set(value);
+}
+
+/// Brings the counter of these labels up to a count that is kept elsewhere.
+pub(crate) fn raise_one(counters: &IntCounterVec, labels: &[&str], count: u64) {
+    raise(&counters.with_label_values(labels), count);
 }
 
 /// Brings a counter up to a count that is kept elsewhere.

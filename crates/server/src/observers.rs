@@ -17,7 +17,7 @@ pub struct Observers {
     /// Exporter of request spans.
     pub spans: Option<Arc<Spans>>,
     /// Explanations of requests.
-    pub insight: Option<Insight>,
+    pub insight: Option<Arc<Insight>>,
     /// Shadow mode, which simulates other fleets.
     pub shadow: Option<Arc<Shadow>>,
 }
@@ -30,12 +30,17 @@ impl Observers {
     pub fn start(config: &ServeConfig, clock: Clock) -> Result<Self, ServeError> {
         let collector = config.otlp.as_deref();
         let spans = collector.map(|address| Spans::to(address, clock));
-        Ok(Self { spans: spans.transpose()?.map(Arc::new), insight: None, shadow: shadow(config)? })
+        let shadow = config.shadow.as_ref().map(Shadow::start).transpose()?;
+        Ok(Self {
+            spans: spans.transpose()?.map(Arc::new),
+            insight: None,
+            shadow: shadow.map(Arc::new),
+        })
     }
 
     /// Explains requests from now on, where a secret for that is given.
     pub fn explain(&mut self, secret: Option<u64>, metrics: &Metrics) {
-        let insight = |secret| Insight::new(secret, metrics.with_insight());
+        let insight = |secret| Arc::new(Insight::new(secret, metrics.with_insight()));
         self.insight = secret.map(insight);
     }
 
@@ -47,23 +52,15 @@ impl Observers {
     }
 }
 
-fn shadow(config: &ServeConfig) -> Result<Option<Arc<Shadow>>, ServeError> {
-    let wanted = config.shadow.as_ref();
-    let started = wanted.map(|wanted| Ok(Arc::new(Shadow::start(wanted)?)));
-    started.transpose()
-}
-
 /// Refuses shadow fleets beside engines that they cannot be compared with.
 pub(crate) fn check_shadow(config: &ServeConfig) -> Result<(), ServeError> {
     match &config.backend {
         _ if config.shadow.is_none() => Ok(()),
-        EngineBackend::Upstreams(upstreams) if upstreams.len() == 1 => {
-            if upstreams[0].tokenizer.is_none() {
-                Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER"))
-            } else {
-                Ok(())
-            }
-        }
+        EngineBackend::Upstreams(upstreams) if upstreams.len() == 1 => match upstreams[0].tokenizer
+        {
+            Some(_) => Ok(()),
+            None => Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER")),
+        },
         _ => Err(ServeError::Shadow(
             "it plays beside one --upstream, which may be a balancer before many engines",
         )),

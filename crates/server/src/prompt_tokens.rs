@@ -45,17 +45,15 @@ pub struct PromptTokens {
 }
 
 impl PromptTokens {
-    /// For `prompt`, with nothing known yet.
+    /// For `prompt`, with nothing known yet. Texts are looked at for `causes`.
     #[must_use]
-    pub fn new(prompt: Arc<PromptModel>, metrics: Arc<IndexMetrics>) -> Self {
+    pub fn new(
+        prompt: Arc<PromptModel>,
+        metrics: Arc<IndexMetrics>,
+        causes: Option<Arc<Causes>>,
+    ) -> Self {
         let known = PrefixTokens::new(prompt.tokenizer.clone(), CAPACITY_BYTES, random_key());
-        Self { prompt, known, metrics, causes: None }
-    }
-
-    /// The same, with texts looked at.
-    #[must_use]
-    pub fn looked_at(self, causes: Option<Arc<Causes>>) -> Self {
-        Self { causes, ..self }
+        Self { prompt, known, metrics, causes }
     }
 
     /// The tokens of a conversation, by the model's template. Tenants with different salts learn

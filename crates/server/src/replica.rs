@@ -11,12 +11,11 @@ mod batches;
 mod events;
 mod status;
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,9 +27,10 @@ use headstart_index_sync::clock::Clock;
 use headstart_router::Health;
 use tokio::sync::mpsc;
 
+use crate::lock::lock;
 use batches::batches;
 pub use events::ReplicaEvent;
-use events::tell;
+use events::{Clients, tell};
 use status::PublishedStatus;
 
 /// Commands waiting for the thread; a step takes some at every turn.
@@ -149,26 +149,26 @@ impl EmbeddedReplica {
     /// Returns the running and waiting sequences, the blocks and the preemptions.
     #[must_use]
     pub fn load(&self) -> SchedulerLoad {
-        self.status.load()
+        *lock(&self.status.load)
     }
 
     /// Its lower tiers, the nearest first.
     #[must_use]
     pub fn tiers(&self) -> Vec<TierSummary> {
-        self.status.tiers()
+        lock(&self.status.tiers).clone()
     }
 
     /// Returns the cost and savings of partial loads, if they are on.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
-        self.status.importance()
+        lock(&self.status.importance).clone()
     }
 
     /// Returns its learned step costs. Only replicas with lower tiers learn them, from their first
     /// computed prompt on.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
-        self.status.learned()
+        *lock(&self.status.learned)
     }
 
     /// Whether it takes requests.
@@ -194,8 +194,7 @@ impl EmbeddedReplica {
         // is gone fails the send at once.
         let _ = self.commands.send(ReplicaCommand::Stop);
         // Taken, so that `drop` after an explicit stop does not join twice.
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
     }
@@ -281,7 +280,7 @@ impl ReplicaWorker {
 
     fn serve(&self, engine: &mut Engine, steps: &mut u64) -> LoopEnd {
         // Dropped when the engine panics, which closes the channels of all its requests.
-        let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
+        let mut clients = Clients::new();
         let (mut was_busy, mut check_at) = (true, Nanos(0));
         loop {
             if engine.is_idle() {
@@ -345,11 +344,7 @@ impl ReplicaWorker {
 
     /// Sleeps while all sequences wait for loads, until one is loaded or too late, or a command
     /// comes. Returns true if the thread is to stop.
-    fn rest(
-        &self,
-        engine: &mut Engine,
-        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
-    ) -> bool {
+    fn rest(&self, engine: &mut Engine, clients: &mut Clients) -> bool {
         let now = self.clock.now();
         let Some(until) = engine.waits_until(now) else {
             return false;
@@ -365,12 +360,7 @@ impl ReplicaWorker {
         false
     }
 
-    fn obey(
-        &self,
-        command: ReplicaCommand,
-        engine: &mut Engine,
-        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
-    ) {
+    fn obey(&self, command: ReplicaCommand, engine: &mut Engine, clients: &mut Clients) {
         match command {
             ReplicaCommand::Wake => {
                 // Cleared before the look: a transfer that ends during the look sends another
@@ -408,11 +398,7 @@ impl ReplicaWorker {
         }
     }
 
-    fn cancel_abandoned(
-        &self,
-        engine: &mut Engine,
-        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
-    ) {
+    fn cancel_abandoned(&self, engine: &mut Engine, clients: &mut Clients) {
         clients.retain(|&seq, client| {
             // A dropped receiver is the only sign that a client went away.
             let is_there = !client.is_closed();

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
-use crate::gateway::{Fleet, HttpGateway};
+use crate::gateway::HttpGateway;
 
 pub use crate::serve_error::ServeError;
 
@@ -119,7 +119,7 @@ impl RunningServer {
         }
         let gateway = self.gateway.clone();
         let stop_replicas = move || {
-            if let Fleet::Embedded(embedded) = &gateway.fleet {
+            if let Some(embedded) = gateway.fleet.embedded() {
                 if let Some(predictions) = &embedded.predictions {
                     predictions.stop();
                 }

@@ -22,14 +22,15 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headstart_core::stats::HitCount;
 use headstart_core::{Nanos, TokenId};
 use headstart_router::Profile;
 use serde::Serialize;
 
-use arm::ShadowArm;
+use crate::lock::lock;
+use arm::{ShadowArm, ShadowPrompt};
 use worker::Message;
 
 /// Most messages in the queue; more are dropped. A busy gateway fills it in a second.
@@ -172,14 +173,16 @@ impl Shadow {
     #[must_use]
     pub fn request(self: &Arc<Self>, arrived: ShadowArrival<'_>, now: Nanos) -> ShadowGuard {
         let id = self.next.fetch_add(1, Relaxed);
-        let message = arrived.tokens.map(|tokens| Message::Arrived {
-            id,
-            tokens: tokens.into(),
-            salt: arrived.salt.map(Into::into),
-            session: arrived.session.map(Into::into),
-            now,
+        let is_played = arrived.tokens.is_some_and(|tokens| {
+            let prompt = ShadowPrompt {
+                id,
+                tokens: tokens.into(),
+                chain: Arc::default(),
+                salt: arrived.salt.map(Into::into),
+                session: arrived.session.map(Into::into),
+            };
+            self.enqueue(Message::Arrived { prompt, now })
         });
-        let is_played = message.is_some_and(|message| self.enqueue(message));
         if !is_played {
             self.state.left_out.fetch_add(1, Relaxed);
         }
@@ -237,12 +240,12 @@ impl ShadowState {
         self.queued_bytes.fetch_sub(message.bytes(), Relaxed);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ShadowReport> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ShadowReport> {
+        lock(&self.report)
     }
 
-    fn late_ends(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.late_ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn late_ends(&self) -> MutexGuard<'_, Vec<u64>> {
+        lock(&self.late_ends)
     }
 }
 

@@ -8,20 +8,21 @@ mod load;
 mod render;
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::ReplicaId;
 use headstart_prompt::{Dialect, PromptModel};
 use http::{HeaderMap, Method, Request, Response, Uri};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, watch};
 
 use crate::config::UpstreamConfig;
+use crate::lock::lock;
 
 /// Longest wait for a connection: a dead host must not look like a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -261,8 +262,7 @@ impl Upstream {
     }
 
     fn lock_models(&self) -> MutexGuard<'_, Vec<ServedModel>> {
-        let models = &self.engine.models;
-        models.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.engine.models)
     }
 
     /// Whether it said what it serves, and `model` is not among it.
@@ -296,6 +296,16 @@ impl Upstream {
         request.body(Full::new(body)).expect("the base address was checked")
     }
 
+    /// The body of a GET that succeeds within `limit` and has at most so many bytes.
+    async fn get(&self, path: &str, limit: Duration, bytes: usize) -> Option<Bytes> {
+        let request = self.request(Method::GET, path, Bytes::new());
+        let response = self.send(request, limit).await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        whole_body(response, limit, bytes).await
+    }
+
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -308,4 +318,10 @@ impl Upstream {
             Err(_) => Err(UpstreamError::TimedOut { base: base(), seconds: limit.as_secs() }),
         }
     }
+}
+
+/// The body of a response, if it comes within `limit` and has at most so many bytes.
+async fn whole_body(response: Response<Incoming>, limit: Duration, bytes: usize) -> Option<Bytes> {
+    let body = Limited::new(response.into_body(), bytes).collect();
+    Some(tokio::time::timeout(limit, body).await.ok()?.ok()?.to_bytes())
 }

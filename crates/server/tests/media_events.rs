@@ -18,7 +18,7 @@ fn predictions(index: &dyn PrefixIndex, read: impl Fn(&mut RenderedPrompt)) -> V
     for line in LOG.lines() {
         let Some(question) = line.strip_prefix("found ") else {
             let batch = decode_batch(&bytes_of(line)).expect("a batch");
-            assert_eq!(batch.num_skipped, 0);
+            assert_eq!(batch.damage, headstart_router::stream::Damage::None);
             index.update(replica, Update::Events(&batch.events), Nanos(0));
             continue;
         };

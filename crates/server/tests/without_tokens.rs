@@ -204,7 +204,7 @@ async fn requests_that_the_engine_renders_otherwise() {
     chat(&fleet.gateway, &body).await;
     let rendered = "headstart_prompts_rendered_by_engine_total";
     for _ in 0..200 {
-        if !fleet.gateway.gateway().differing_shapes().is_empty() {
+        if !fleet.gateway.gateway().drift.differing().is_empty() {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

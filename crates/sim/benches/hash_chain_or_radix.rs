@@ -7,10 +7,14 @@ use std::fs::File;
 use std::time::Instant;
 
 use headstart_cache::policy::Lru;
-use headstart_cache::reference::RadixCache;
 use headstart_core::{BlockHash, TraceRequest};
 use headstart_sim::Replay;
 use headstart_trace::format::mooncake::Reader;
+use radix::RadixCache;
+
+#[expect(dead_code, reason = "the picture is for a test")]
+#[path = "../../cache/tests/reference/radix.rs"]
+mod radix;
 
 /// Runs of each; odd, so that the median is one of them.
 const ROUNDS: usize = 7;

@@ -5,9 +5,9 @@
 
 use headstart_cache::policy::{self, PolicyError, Setting};
 use headstart_core::{Probability, Rng};
+use headstart_trace::characterize::stack::mix;
 use headstart_trace::synth::Gap;
 
-use crate::chat::tokens::mix;
 use crate::chat::{
     ChatOutcome, ChatRun, Head, Pacing, Place, Replica, Script, ScriptedConversation,
 };
@@ -19,9 +19,6 @@ pub const SLOTS: usize = 200;
 
 /// Length of a run in the study, seconds.
 pub const SECONDS: f64 = 1_200.0;
-
-/// Mean gap in the study, seconds: its λ_chat.
-pub const MEAN_GAP_S: f64 = 100.0;
 
 /// Tokens that the study's predictor takes off the cache: 1 GB of the 40 GB that hold 160 K tokens.
 pub const CHARGE_TOKENS: u32 = 4_000;

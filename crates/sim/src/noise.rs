@@ -15,9 +15,10 @@
 //! [`NoisyOracle::calibrated`] searches the clarity that gives a wanted MCC on given labels.
 
 use headstart_core::{Probability, Rng};
+use headstart_trace::characterize::stack::mix;
 use headstart_trace::synth::draw::normal;
 
-use crate::chat::{Place, tokens::mix};
+use crate::chat::Place;
 use crate::quality::best_quality;
 
 /// Kind of noise that makes the truth uncertain.

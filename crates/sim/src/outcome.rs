@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use headstart_core::TraceRequest;
 use headstart_core::stats::HitCount;
+use headstart_trace::characterize::prompt_tokens;
 
 /// Turns from here on are one class.
 pub const LAST_TURN: u16 = 10;
@@ -81,9 +82,8 @@ impl HitTally {
 
     /// One request. A last block may be partial, so tokens are cut at the prompt's length.
     fn of(request: &TraceRequest, hits: usize, block_tokens: u32) -> Self {
+        let input = prompt_tokens(request, block_tokens) as usize;
         let block_tokens = block_tokens as usize;
-        let whole = request.blocks.len() * block_tokens;
-        let input = request.input_tokens.map_or(whole, |input| input as usize);
         let mut tally = Self { requests: 1, ..Self::default() };
         tally.blocks.record(request.blocks.len(), hits);
         // Without a block size hits cannot be counted in tokens.

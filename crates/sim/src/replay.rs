@@ -71,28 +71,11 @@ impl Replay {
     ) -> usize {
         self.chain.clear();
         self.chain.extend(request.blocks.iter().map(BlockHash::from_u64));
-        let access = Access {
-            now: request.arrival,
-            request_type: request.request_type,
-            turn: request.turn,
-            offset: 0,
-            session: request.session,
-            request: self.served,
-            p_continue,
-            importance: None,
-        };
-        let mut lease = self.cache.acquire(&self.chain);
-        let hits = lease.matched();
-        // Blocks after the hits are computed and offered to the cache one by one.
-        for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
-            let access = Access { offset: offset as u32, ..access };
-            if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
-                self.outcome.full_at.get_or_insert(self.served);
-                // A block after a gap could never be matched.
-                break;
-            }
+        let access = Access { p_continue, ..access_of(request, self.served) };
+        let (hits, is_full) = fill(&mut self.cache, &self.chain, &access);
+        if is_full {
+            self.outcome.full_at.get_or_insert(self.served);
         }
-        self.cache.release(lease, &access);
         self.record(request, hits);
         hits
     }
@@ -132,6 +115,33 @@ impl Replay {
         }
         self.served = self.served.checked_add(1).expect("requests are numbered with 32 bits");
     }
+}
+
+/// The access of the `number`-th request of a replay.
+pub(crate) fn access_of(request: &TraceRequest, number: u32) -> Access {
+    Access {
+        now: request.arrival,
+        request_type: request.request_type,
+        turn: request.turn,
+        session: request.session,
+        request: number,
+        p_continue: request.p_continue,
+        ..Access::default()
+    }
+}
+
+/// Looks `chain` up and offers the blocks after its hits, which are computed, to the cache one by
+/// one. Returns the hits, and whether the cache declined a block.
+pub(crate) fn fill(cache: &mut PrefixCache, chain: &[BlockHash], access: &Access) -> (usize, bool) {
+    let mut lease = cache.acquire(chain);
+    let hits = lease.matched();
+    // A block after a gap could never be matched, so the first one that is declined ends it.
+    let is_full = chain.iter().enumerate().skip(hits).any(|(offset, &hash)| {
+        let access = Access { offset: offset as u32, ..*access };
+        cache.admit(&mut lease, hash, &access) == Admit::Declined
+    });
+    cache.release(lease, access);
+    (hits, is_full)
 }
 
 #[cfg(test)]

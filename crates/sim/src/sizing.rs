@@ -18,6 +18,7 @@ use headstart_cache::tiers::{AssumedSpeed, Question, TierRun, plan};
 use headstart_core::cost::Work;
 use headstart_core::stats::HitCount;
 use headstart_core::{EngineModel, TraceRequest};
+use headstart_trace::characterize::prompt_tokens;
 
 use crate::{Replay, ReplayConfig};
 
@@ -140,8 +141,7 @@ impl Sizing<'_> {
     }
 
     fn prompt(&self, request: &TraceRequest) -> usize {
-        let whole = request.blocks.len() * self.block_tokens as usize;
-        request.input_tokens.map_or(whole, |tokens| tokens as usize)
+        prompt_tokens(request, self.block_tokens) as usize
     }
 
     /// Tokens of whole blocks before the prompt's last token, which is always computed.

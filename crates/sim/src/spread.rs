@@ -18,7 +18,7 @@
 //! forgotten, so that bound is met by traces of very short runs only, and hits are then estimated.
 
 use headstart_core::{Rng, TraceRequest};
-use headstart_trace::characterize::{Stack, servable_tokens};
+use headstart_trace::characterize::{Stack, prompt_tokens, servable_tokens};
 
 use crate::placement::RecentWork;
 
@@ -195,7 +195,7 @@ impl PlacementFleet {
         replica.computed += references - hits;
         self.work.served(chosen, references - hits);
         let in_blocks = |blocks: u64| blocks * u64::from(self.block_tokens);
-        let tokens = request.input_tokens.map_or(in_blocks(references), u64::from);
+        let tokens = prompt_tokens(request, self.block_tokens);
         self.requests += 1;
         self.references += references;
         self.hits += hits;

@@ -107,8 +107,8 @@ fn run(backend: &mut dyn Backend, trial: Trial, faults: FaultExpectation) {
         let name = rng.below(trial.names as usize) as u64;
         match rng.below(100) {
             0..45 => run.put(number, name),
-            45..75 => run.get(number, name),
-            75..90 => run.get_part(number, name, rng.below(6) as u16),
+            45..75 => run.get(number, name, None),
+            75..90 => run.get(number, name, Some(rng.below(6) as u16)),
             90..99 => run.remove(number, name),
             _ => run.purge(number, TenantTag(name % 5)),
         }
@@ -159,26 +159,17 @@ impl ConformanceRun<'_> {
         self.give(number, Command::Put { ticket, record }, UnansweredCommand::Put(name));
     }
 
-    fn get(&mut self, number: u64, name: u64) {
+    /// Asks for a record, or for one part of it.
+    fn get(&mut self, number: u64, name: u64, part: Option<u16>) {
         let slot = self.slot(number);
         let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
-        let command = Command::Get { ticket, name: hash, slot };
-        let asked = UnansweredCommand::Get {
-            name,
-            part: None,
-            is_stored: self.stored.contains(&name),
-            is_known: self.is_known(name),
+        let command = match part {
+            None => Command::Get { ticket, name: hash, slot },
+            Some(part) => Command::GetPart { ticket, name: hash, part, slot },
         };
-        self.give(number, command, asked);
-    }
-
-    fn get_part(&mut self, number: u64, name: u64, part: u16) {
-        let slot = self.slot(number);
-        let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
-        let command = Command::GetPart { ticket, name: hash, part, slot };
         let asked = UnansweredCommand::Get {
             name,
-            part: Some(part),
+            part,
             is_stored: self.stored.contains(&name),
             is_known: self.is_known(name),
         };
@@ -345,7 +336,7 @@ impl ConformanceRun<'_> {
         self.quiet(number);
         let names: Vec<u64> = self.stored.iter().copied().collect();
         for (index, name) in names.into_iter().enumerate() {
-            self.get(number + index as u64, name);
+            self.get(number + index as u64, name, None);
             self.quiet(number);
         }
     }

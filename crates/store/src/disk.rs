@@ -47,7 +47,7 @@ pub use io::IoKind;
 pub use io::faulty::Faults;
 pub use stats::{Count, DiskStats};
 
-pub(crate) use folder::LOCK;
+pub(crate) use folder::{LOCK, replace};
 
 use folder::DiskFolder;
 use io::Bell;

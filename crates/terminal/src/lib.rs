@@ -248,11 +248,7 @@ fn writable(path: &Path) -> Result<(), String> {
 pub fn to<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<Option<T>> {
     if path.as_os_str() == "-" {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-        let written = write(&mut out).and_then(|written| {
-            // An error of the flush counts as a failed write.
-            out.flush()?;
-            Ok(written)
-        });
+        let written = flushed(&mut out, write);
         return unless_closed(written, || "cannot write to standard output".to_owned());
     }
     let name = path.display();
@@ -266,13 +262,17 @@ pub fn to<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Re
             Ok(written)
         })
     } else {
-        write(&mut out).and_then(|written| {
-            out.flush()?;
-            Ok(written)
-        })
+        flushed(&mut out, write)
     };
     let written = unless_closed(written, || format!("cannot write {name}"));
     written.with_context(|| format!("{name} is incomplete"))
+}
+
+/// Writes and flushes. An error of the flush counts as a failed write.
+fn flushed<T>(out: &mut impl Write, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    let written = write(out)?;
+    out.flush()?;
+    Ok(written)
 }
 
 /// Adds `cannot_write` to the error of a failed write. Returns `None` for a closed pipe.
@@ -286,6 +286,14 @@ fn unless_closed<T>(written: Result<T>, cannot_write: impl Fn() -> String) -> Re
             None => Err(error),
         },
     }
+}
+
+/// Writes `text` to the file at `path`, whatever it held.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn save(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {

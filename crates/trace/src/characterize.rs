@@ -119,13 +119,20 @@ pub struct Characterizer {
     output_tokens: Histogram,
 }
 
+/// The length of a request's prompt: the trace's, or that of whole blocks where it has none.
+#[must_use]
+pub fn prompt_tokens(request: &TraceRequest, block_tokens: u32) -> u64 {
+    let in_blocks = request.blocks.len() as u64 * u64::from(block_tokens);
+    request.input_tokens.map_or(in_blocks, u64::from)
+}
+
 /// Prompt tokens of a request that a cache of whole blocks can serve: the last token is always
 /// computed, and with it the block that it is in.
 #[must_use]
 pub fn servable_tokens(request: &TraceRequest, block_tokens: u32) -> u64 {
     let size = u64::from(block_tokens.max(1));
     let in_blocks = request.blocks.len() as u64 * size;
-    let tokens = request.input_tokens.map_or(in_blocks, u64::from);
+    let tokens = prompt_tokens(request, size as u32);
     (tokens.saturating_sub(1) / size * size).min(in_blocks)
 }
 
@@ -347,8 +354,7 @@ impl Characterizer {
     /// Prompt tokens of the request.
     fn count_tokens(&mut self, request: &TraceRequest, hits: u64) -> u64 {
         let in_blocks = |blocks: u64| blocks * u64::from(self.settings.block_tokens);
-        let all_blocks = in_blocks(request.blocks.len() as u64);
-        let tokens = request.input_tokens.map_or(all_blocks, u64::from);
+        let tokens = prompt_tokens(request, self.settings.block_tokens);
         self.ideal.prompt_tokens += tokens;
         let servable = servable_tokens(request, self.settings.block_tokens);
         // The hits are estimated under sampling, and the last block of a full prompt serves

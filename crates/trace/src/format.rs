@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 pub use chain::BLOCKS_MAX;
 use line_format::OpenTrace;
-use sniff::{LineFields, sniff};
+use sniff::sniff;
 
 use crate::TraceError;
 use crate::reader::Options;
@@ -165,21 +165,22 @@ impl Format {
     }
 }
 
-/// Whether a line with these fields may be of a format.
-type FieldTest = fn(&LineFields) -> bool;
-
-/// Tests of a line's fields, in the order of precedence. Azure's CSV has none.
-const BY_FIELDS: &[(Format, FieldTest)] = &[
-    (Format::Canonical, canonical::fits),
-    (Format::Agent, agent::fits),
+/// Fields that tell a format: a line has at least one of each list. In the order of precedence;
+/// Azure's CSV has none.
+const BY_FIELDS: &[(Format, &[&[&str]])] = &[
+    (Format::Canonical, &[&["headstart_trace"]]),
+    (Format::Agent, &[&["requests"]]),
     // Before Mooncake, because both have `hash_ids`.
-    (Format::Bailian, bailian::fits),
-    (Format::Mooncake, mooncake::fits),
+    (Format::Bailian, &[&["hash_ids"], &["chat_id", "parent_chat_id"]]),
+    (Format::Mooncake, &[&["hash_ids"]]),
     // Before requests: `turns` and `conversations` belong to dialogues, whatever else a line has.
-    (Format::Conversation, conversation::has_turns),
-    (Format::Requests, request_log::fits),
+    (Format::Conversation, &[&["turns", "conversations"]]),
+    (Format::Requests, &[&["prompt", "prompt_token_ids", "proxy_server_request"]]),
+    (Format::Requests, &[&request_log::BODIES]),
+    // Messages with something that a request says and a recorded dialogue does not.
+    (Format::Requests, &[&["messages"], &["model", "usage", "request_id", "startTime", "ttft_ms"]]),
     // After requests: `messages` alone is a dialogue.
-    (Format::Conversation, conversation::has_messages),
+    (Format::Conversation, &[&["messages"]]),
 ];
 
 impl fmt::Display for Format {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use headstart_core::shown::is_hidden;
+use serde::{Deserialize, Serialize};
 
 /// Request types that a trace may name: each is a row of every table and a class of policies.
 pub const TYPES_MAX: usize = 1024;
@@ -27,7 +28,8 @@ pub struct TraceInfo {
 }
 
 /// Source of a fact about a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Provenance {
     /// The trace says it.
     Given,

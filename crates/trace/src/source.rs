@@ -5,6 +5,7 @@
 //! as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
 
 mod array;
+mod counted_bytes;
 mod surrogates;
 mod zstd;
 
@@ -13,6 +14,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::TraceError;
+
+pub use counted_bytes::CountedBytes;
 
 /// First bytes of a gzip member (RFC 1952, section 2.3.1), deflate being the one method.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];

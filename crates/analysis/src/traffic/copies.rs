@@ -1,13 +1,13 @@
 //! Requests that are there twice, so that each figure counts them twice.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
 
 use super::part::ParsedLog;
 use super::prompt::LoggedPrompt;
+use crate::fleet::hashed;
 
 /// Counts of duplicate requests.
 #[derive(Clone, Debug, Default)]
@@ -79,10 +79,4 @@ fn prompt(request: &TraceRequest, said: &LoggedPrompt) -> u64 {
     // Tokens after the last whole block are in no block's name.
     let tail = said.tokens.len().saturating_sub(TAIL_TOKENS);
     hashed(&(last.map(|run| (run.start, run.count)), said.tokens.len(), &said.tokens[tail..]))
-}
-
-fn hashed(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

@@ -29,7 +29,7 @@ impl Renderings {
     ///
     /// # Errors
     /// When the toy's cannot be made.
-    pub(super) fn get(&self) -> Result<&Rendering, UsageError> {
+    pub(crate) fn get(&self) -> Result<&Rendering, UsageError> {
         if let Some(made) = self.0.get() {
             return Ok(made);
         }

@@ -1,14 +1,14 @@
 //! Inputs of the analysis, and how to read them.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use headstart_core::{Progress, UsageError};
+use headstart_core::Progress;
+use headstart_trace::source::CountedBytes;
 use headstart_trace::{Arrivals, Format};
 
 use super::renderings::Renderings;
-use crate::counted_bytes::CountedBytes;
+use crate::counted_bytes::opened;
 use crate::error::AnalysisError;
 
 /// Source of a log.
@@ -66,26 +66,11 @@ impl LogSource {
                 let bytes = CountedBytes::new(&bytes[..], progress);
                 Ok(((*name).to_owned(), Box::new(bytes)))
             }
-            Self::File(path) => Ok((path.display().to_string(), opened(path, progress)?)),
+            Self::File(path) => {
+                let name = path.display().to_string();
+                let raw = opened(path, &name, "its files", progress)?;
+                Ok((name, raw))
+            }
         }
     }
-}
-
-fn opened<'p>(
-    path: &Path,
-    progress: &'p dyn Progress,
-) -> Result<Box<dyn Read + 'p>, AnalysisError> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(std::io::stdin()));
-    }
-    let cannot_open = || AnalysisError::file(format!("cannot open {}", path.display()));
-    let file = File::open(path).map_err(cannot_open())?;
-    let metadata = file.metadata().map_err(cannot_open())?;
-    // Opening a folder succeeds on Unix, and reading it fails without a hint.
-    if metadata.is_dir() {
-        let message = format!("{} is a folder; name its files", path.display());
-        return Err(UsageError(message).into());
-    }
-    progress.inc_length(metadata.len());
-    Ok(Box::new(CountedBytes::new(file, progress)))
 }

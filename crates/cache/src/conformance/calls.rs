@@ -28,6 +28,16 @@ enum SlotStatus {
     Offered(BlockHash),
 }
 
+impl SlotStatus {
+    fn held(self) -> Option<BlockHash> {
+        if let Self::Held(hash) = self { Some(hash) } else { None }
+    }
+
+    fn offered(self) -> Option<BlockHash> {
+        if let Self::Offered(hash) = self { Some(hash) } else { None }
+    }
+}
+
 impl Calls {
     pub(super) fn new(seed: u64) -> Self {
         Self {
@@ -57,7 +67,7 @@ impl Calls {
     }
 
     fn insert(&mut self, policy: &mut dyn Policy) {
-        if let Some(index) = self.any(|slot| *slot == SlotStatus::Absent) {
+        if let Some((index, ())) = self.any(|slot| (slot == SlotStatus::Absent).then_some(())) {
             let newcomer = self.newcomer();
             self.settle(policy, index, &newcomer);
         }
@@ -65,7 +75,7 @@ impl Calls {
 
     /// A request lets go of some blocks, which others may go on holding.
     fn release(&mut self, policy: &mut dyn Policy) {
-        let is_held = |index: &usize| matches!(self.slots[*index], SlotStatus::Held(_));
+        let is_held = |index: &usize| self.slots[*index].held().is_some();
         let mut held: Vec<_> = (0..CAPACITY).filter(is_held).map(slot_of).collect();
         self.rng.shuffle(&mut held);
         held.truncate(1 + self.rng.below(4));
@@ -76,19 +86,14 @@ impl Calls {
     }
 
     fn offer(&mut self, policy: &mut dyn Policy) {
-        let held = self.any(|slot| matches!(slot, SlotStatus::Held(_)));
-        if let Some((index, SlotStatus::Held(hash))) = held.map(|index| (index, self.slots[index]))
-        {
+        if let Some((index, hash)) = self.any(SlotStatus::held) {
             self.slots[index] = SlotStatus::Offered(hash);
             policy.offer(slot_of(index));
         }
     }
 
     fn withdraw(&mut self, policy: &mut dyn Policy) {
-        let offered = self.any(|slot| matches!(slot, SlotStatus::Offered(_)));
-        if let Some((index, SlotStatus::Offered(hash))) =
-            offered.map(|index| (index, self.slots[index]))
-        {
+        if let Some((index, hash)) = self.any(SlotStatus::offered) {
             self.slots[index] = SlotStatus::Held(hash);
             policy.withdraw(slot_of(index));
         }
@@ -96,9 +101,7 @@ impl Calls {
 
     /// Forgets a random held block, as if its bytes were lost.
     fn forget(&mut self, policy: &mut dyn Policy) {
-        let held = self.any(|slot| matches!(slot, SlotStatus::Held(_)));
-        if let Some((index, SlotStatus::Held(hash))) = held.map(|index| (index, self.slots[index]))
-        {
+        if let Some((index, hash)) = self.any(SlotStatus::held) {
             self.slots[index] = SlotStatus::Absent;
             policy.forget(slot_of(index), hash);
         }
@@ -128,7 +131,7 @@ impl Calls {
         newcomer: Option<&Newcomer>,
     ) -> Option<BlockId> {
         let seed = self.seed;
-        let is_offered = |slot: &SlotStatus| matches!(slot, SlotStatus::Offered(_));
+        let is_offered = |slot: &SlotStatus| slot.offered().is_some();
         let is_any_offered = self.slots.iter().any(is_offered);
         let victim = policy.victim(self.now, newcomer);
         match victim {
@@ -155,9 +158,7 @@ impl Calls {
 
     fn evicted_from(&mut self, block: BlockId) -> BlockHash {
         let slot = std::mem::replace(&mut self.slots[block.index()], SlotStatus::Absent);
-        let SlotStatus::Offered(hash) = slot else {
-            unreachable!("a victim was checked to be offered");
-        };
+        let hash = slot.offered().expect("a victim was checked to be offered");
         if self.evicted.len() == REMEMBERED {
             self.evicted.remove(0);
         }
@@ -191,9 +192,11 @@ impl Calls {
         }
     }
 
-    fn any(&mut self, is_it: impl Fn(&SlotStatus) -> bool) -> Option<usize> {
-        let found: Vec<_> = (0..CAPACITY).filter(|&index| is_it(&self.slots[index])).collect();
-        (!found.is_empty()).then(|| found[self.rng.below(found.len())])
+    fn any<T>(&mut self, of: impl Fn(SlotStatus) -> Option<T>) -> Option<(usize, T)> {
+        let slots = self.slots.iter().enumerate();
+        let mut found: Vec<_> =
+            slots.filter_map(|(index, slot)| Some((index, of(*slot)?))).collect();
+        (!found.is_empty()).then(|| found.swap_remove(self.rng.below(found.len())))
     }
 }
 

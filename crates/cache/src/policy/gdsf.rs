@@ -22,7 +22,7 @@
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use super::{Newcomer, Policy};
-use crate::queues::Queues;
+use crate::queues::{Queues, wide_key};
 use crate::recency::Recency;
 
 /// Worth, as the bits of a number that is not negative (they are in its order), then recency.
@@ -114,9 +114,7 @@ impl Policy for Gdsf {
 
     fn offer(&mut self, block: BlockId) {
         self.declined = None;
-        let worth = self.worth[block.index()].to_bits();
-        let released = self.recency.of(block);
-        let key = [worth >> 32, worth, released >> 32, released].map(|part| part as u32);
+        let key = wide_key(self.worth[block.index()].to_bits(), self.recency.of(block));
         self.candidates.push(0, block, key);
     }
 

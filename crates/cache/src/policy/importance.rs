@@ -18,6 +18,7 @@
 use headstart_core::{Access, BlockId};
 
 use super::keyed::{KeyedPolicy, Priority};
+use crate::queues::{ordered, wide_key};
 use crate::recency::Recency;
 
 /// Score, as bits that are in its order, then recency.
@@ -64,23 +65,19 @@ impl Importance {
     }
 }
 
-impl ImportanceOrder {
-    /// A score with one use more.
-    fn used(&self, score: f64, share: f64) -> f64 {
-        match self.half_life {
-            None => score + share,
-            Some(half_life) => {
-                let use_now = share.log2() + self.num_releases as f64 / half_life;
-                let (less, more) = (score.min(use_now), score.max(use_now));
-                // Both are zero: the difference of the logarithms would not be a number.
-                if more == f64::NEG_INFINITY {
-                    return more;
-                }
-                // log2(2^less + 2^more), in a form in which neither power overflows.
-                more + (less - more).exp2().ln_1p() * std::f64::consts::LOG2_E
-            }
-        }
+/// A score with one use more, of that `share`, at a release.
+fn used(score: f64, share: f64, half_life: Option<f64>, num_releases: u64) -> f64 {
+    let Some(half_life) = half_life else {
+        return score + share;
+    };
+    let use_now = share.log2() + num_releases as f64 / half_life;
+    let (less, more) = (score.min(use_now), score.max(use_now));
+    // Both are zero: the difference of the logarithms would not be a number.
+    if more == f64::NEG_INFINITY {
+        return more;
     }
+    // log2(2^less + 2^more), in a form in which neither power overflows.
+    more + (less - more).exp2().ln_1p() * std::f64::consts::LOG2_E
 }
 
 impl Priority for ImportanceOrder {
@@ -98,29 +95,15 @@ impl Priority for ImportanceOrder {
         self.num_releases += 1;
         // A negative share, or one that is not a number, counts 0.
         let share = access.importance.map_or(1.0, |share| f64::from(share).max(0.0));
-        let before = self.recency.clock();
-        for &block in blocks.iter().rev() {
-            // Released already in this call: the chain repeats the block.
-            let is_repeated = self.recency.of(block) > before;
-            self.recency.release(&[block]);
-            if !is_repeated {
-                self.score[block.index()] = self.used(self.score[block.index()], share);
-            }
-        }
+        let Self { half_life, num_releases, score, recency } = self;
+        recency.release_once(blocks, |slot| {
+            score[slot] = used(score[slot], share, *half_life, *num_releases);
+        });
     }
 
     fn key(&self, block: BlockId) -> ImportanceKey {
-        let score = ordered(self.score[block.index()]);
-        let released = self.recency.of(block);
-        [score >> 32, score, released >> 32, released].map(|part| part as u32)
+        wide_key(ordered(self.score[block.index()]), self.recency.of(block))
     }
-}
-
-/// Bits that are in the order of the numbers.
-fn ordered(number: f64) -> u64 {
-    let (bits, sign) = (number.to_bits(), 1 << 63);
-    // Negative numbers descend by their bits, so all of these flip; positive ones go above them.
-    if bits & sign == 0 { bits | sign } else { !bits }
 }
 
 #[cfg(test)]

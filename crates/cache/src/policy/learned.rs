@@ -34,6 +34,7 @@ use headstart_core::{Access, BlockId, Nanos, Probability, SessionId};
 
 use super::keyed::{KeyedPolicy, Priority};
 use super::options::{PolicyError, SpecOptions};
+use crate::queues::{ordered, wide_key};
 use crate::recency::Recency;
 
 /// Probabilities are clamped to this distance from 0 and 1, as published.
@@ -144,7 +145,7 @@ impl Priority for LpcOrder {
         // A clock that steps back must not make a newer use look older.
         self.now = self.now.max(access.now);
         self.recency.release(blocks);
-        let key = ordered_bits(self.key_now(access.p_continue));
+        let key = ordered(self.key_now(access.p_continue));
         let user = named(access.session);
         for block in blocks.iter().map(|block| block.index()) {
             let (old, users) = (&mut self.keys[block], &mut self.users[block]);
@@ -165,8 +166,7 @@ impl Priority for LpcOrder {
     }
 
     fn key(&self, block: BlockId) -> LpcKey {
-        let (key, released) = (self.keys[block.index()], self.recency.of(block));
-        [key >> 32, key, released >> 32, released].map(|part| part as u32)
+        wide_key(self.keys[block.index()], self.recency.of(block))
     }
 }
 
@@ -174,15 +174,6 @@ impl Priority for LpcOrder {
 /// taken, is no one in particular.
 fn named(session: Option<SessionId>) -> u64 {
     session.map_or(SEVERAL, |SessionId(number)| number.min(SEVERAL))
-}
-
-/// Bits that compare, as a whole number, like the number that they are of.
-fn ordered_bits(number: f64) -> u64 {
-    const SIGN: u64 = 1 << 63;
-    match number.to_bits() {
-        negative if negative & SIGN != 0 => !negative,
-        positive => positive | SIGN,
-    }
 }
 
 #[cfg(test)]
@@ -321,7 +312,7 @@ mod tests {
     fn bits_are_in_the_order_of_their_numbers() {
         let mut numbers = [0.0, 1.0, -1.0, 13.8, -13.8, 1e-300, -1e-300, 1e12, -1e12];
         numbers.sort_by(f64::total_cmp);
-        let bits = numbers.map(ordered_bits);
+        let bits = numbers.map(ordered);
         assert!(bits.is_sorted() && bits[0] > 0, "{bits:?}");
     }
 }

@@ -42,16 +42,8 @@ impl Priority for LfuOrder {
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {
-        let before = self.recency.clock();
-        for &block in blocks.iter().rev() {
-            // Released already in this call: the chain repeats the block, which counts once.
-            let is_repeated = self.recency.of(block) > before;
-            self.recency.release(&[block]);
-            if !is_repeated {
-                let uses = &mut self.uses[block.index()];
-                *uses = uses.saturating_add(1);
-            }
-        }
+        let uses = &mut self.uses;
+        self.recency.release_once(blocks, |slot| uses[slot] = uses[slot].saturating_add(1));
     }
 
     fn key(&self, block: BlockId) -> RankedKey {

@@ -16,13 +16,11 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use super::{Newcomer, Policy};
 use crate::lanes::Lanes;
+use crate::linked::LinkedLists;
 
 /// The lane that the hand is about to go through, and the one that it has been through.
 const AHEAD: usize = 0;
 const BEHIND: usize = 1;
-
-/// No slot.
-const NONE: u32 = u32::MAX;
 
 /// SIEVE.
 #[derive(Debug)]
@@ -37,15 +35,8 @@ pub struct Sieve {
     num_offered: usize,
     flags: Vec<SieveFlags>,
     lanes: Lanes,
-    order: InsertionOrder,
-}
-
-/// All residents, set aside or not, in order of insertion: a list through the slots.
-#[derive(Debug)]
-struct InsertionOrder {
-    newer: Vec<u32>,
-    older: Vec<u32>,
-    newest: u32,
+    /// One list: all residents, set aside or not, in order of insertion.
+    order: LinkedLists,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +61,7 @@ impl Sieve {
             num_offered: 0,
             flags: vec![SieveFlags::default(); capacity],
             lanes: Lanes::new(capacity, 2),
-            order: InsertionOrder::new(capacity),
+            order: LinkedLists::new(capacity, 1),
         }
     }
 
@@ -115,44 +106,11 @@ impl Sieve {
     }
 }
 
-impl InsertionOrder {
-    fn new(capacity: usize) -> Self {
-        Self { newer: vec![NONE; capacity], older: vec![NONE; capacity], newest: NONE }
-    }
-
-    fn push_newest(&mut self, block: BlockId) {
-        // `NONE` is beyond every slot, so an empty list has nothing to link.
-        if let Some(newer) = self.newer.get_mut(self.newest as usize) {
-            *newer = block.0;
-        }
-        self.older[block.index()] = self.newest;
-        self.newer[block.index()] = NONE;
-        self.newest = block.0;
-    }
-
-    fn newest(&self) -> Option<BlockId> {
-        (self.newest != NONE).then_some(BlockId(self.newest))
-    }
-
-    /// Returns whether the block was the newest.
-    fn remove(&mut self, block: BlockId) -> bool {
-        let (newer, older) = (self.newer[block.index()], self.older[block.index()]);
-        if let Some(above) = self.newer.get_mut(older as usize) {
-            *above = newer;
-        }
-        match self.older.get_mut(newer as usize) {
-            Some(below) => *below = older,
-            None => self.newest = older,
-        }
-        newer == NONE
-    }
-}
-
 impl Policy for Sieve {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
         self.clock += 1;
         self.flags[block.index()] = SieveFlags::default();
-        self.order.push_newest(block);
+        self.order.append(0, block);
         self.lanes.push(AHEAD, block, self.clock);
     }
 
@@ -209,7 +167,9 @@ impl Policy for Sieve {
         self.num_offered -= 1;
         self.pass(block);
         // The victim was the newest block, so the hand has come to the end of its lap.
-        if self.order.remove(block) {
+        let was_newest = self.order.last(0) == Some(block);
+        self.order.remove(0, block);
+        if was_newest {
             self.wrap();
         }
     }
@@ -219,10 +179,11 @@ impl Policy for Sieve {
             self.lanes.take(self.lane(block), block);
         }
         // With no block left ahead of it, the hand starts over at the oldest.
-        let was_newest = self.order.remove(block);
+        let was_newest = self.order.last(0) == Some(block);
+        self.order.remove(0, block);
         if was_newest
             && self.hand > 0
-            && self.order.newest().is_none_or(|newest| !self.is_ahead(newest))
+            && self.order.last(0).is_none_or(|newest| !self.is_ahead(newest))
         {
             self.wrap();
         }

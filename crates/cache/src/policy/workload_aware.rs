@@ -151,6 +151,15 @@ struct VictimPair {
     lru: BlockId,
 }
 
+impl VictimPair {
+    fn of(self, evictor: Evictor) -> BlockId {
+        match evictor {
+            Evictor::Fit => self.fit,
+            Evictor::Lru => self.lru,
+        }
+    }
+}
+
 impl WorkloadAware {
     /// For a cache of `capacity` slots.
     #[must_use]
@@ -259,10 +268,7 @@ impl WorkloadAware {
             return;
         };
         let evictor = self.evictor();
-        let kept = match evictor {
-            Evictor::Fit => choice.lru,
-            Evictor::Lru => choice.fit,
-        };
+        let kept = choice.of(evictor.other());
         // `is_due` counts the eviction, so it is asked first, whatever the rest says.
         if self.guard.is_due() && kept != gone && !self.slots[kept.index()].is_in_duel {
             let given_up = self.guard.open(hash, kept, evictor);
@@ -328,10 +334,7 @@ impl Policy for WorkloadAware {
     fn victim(&mut self, now: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
         self.choice = self.choose(now);
         let choice = self.choice?;
-        Some(match self.evictor() {
-            Evictor::Fit => choice.fit,
-            Evictor::Lru => choice.lru,
-        })
+        Some(choice.of(self.evictor()))
     }
 
     fn remove(&mut self, block: BlockId, hash: BlockHash) {

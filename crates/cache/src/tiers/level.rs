@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 
+use headstart_core::transfer::FoundUnit;
 use headstart_core::{Access, BlockHash, BlockId, Nanos, TenantTag};
 
 use super::owners::{Owners, Shares};
@@ -39,13 +40,8 @@ enum UnitSlot {
     },
 }
 
-/// A unit's name, that of the unit before it, and whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) name: BlockHash,
-    pub(super) parent: Option<BlockHash>,
-    pub(super) tenant: TenantTag,
-}
+/// A unit, the one before it and its tenant.
+pub(super) type Link = FoundUnit;
 
 /// Answer of [`TierContents::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,14 +104,18 @@ impl TierContents {
 
     /// Whether the unit can be read here.
     pub(super) fn holds(&self, name: BlockHash) -> bool {
-        let slot = self.names.get(&name).map(|slot| self.slots[slot.index()]);
-        matches!(slot, Some(UnitSlot::Resident { .. }))
+        self.link(name).is_some()
     }
 
     /// A unit that can be read here.
     pub(super) fn link(&self, name: BlockHash) -> Option<Link> {
-        match self.slots[self.names.get(&name)?.index()] {
-            UnitSlot::Resident { unit, .. } => Some(unit),
+        self.resident(*self.names.get(&name)?).map(|(unit, _)| unit)
+    }
+
+    /// The unit that can be read in a slot, and its readers.
+    fn resident(&self, slot: BlockId) -> Option<(Link, u32)> {
+        match self.slots[slot.index()] {
+            UnitSlot::Resident { unit, pins } => Some((unit, pins)),
             UnitSlot::Free | UnitSlot::Writing(_) | UnitSlot::Lost { .. } => None,
         }
     }
@@ -241,7 +241,7 @@ impl TierContents {
         if self.names.get(&name) != Some(&slot) {
             return false;
         }
-        let UnitSlot::Resident { unit, pins } = self.slots[slot.index()] else {
+        let Some((unit, pins)) = self.resident(slot) else {
             return false;
         };
         // A policy may be told to forget only a block that it may not choose.
@@ -313,7 +313,7 @@ impl TierContents {
         evicted: &mut Vec<Link>,
     ) -> Option<BlockId> {
         let slot = self.policy.victim(now, Some(newcomer))?;
-        let UnitSlot::Resident { unit, pins: 0 } = self.slots[slot.index()] else {
+        let Some((unit, 0)) = self.resident(slot) else {
             panic!("only units without readers are candidates");
         };
         if Some(unit.name) == parent {
@@ -336,10 +336,10 @@ impl TierContents {
         let head = parent.and_then(|parent| self.names.get(&parent).copied());
         let excess = |owners: &Owners| owners.excess(tenant);
         while self.owners.as_ref().map_or(0, excess) > 0 {
-            let Some(slot) = self.oldest_of(tenant, head) else {
-                return false;
-            };
-            let UnitSlot::Resident { unit, .. } = self.slots[slot.index()] else {
+            let oldest = self.oldest_of(tenant, head);
+            let Some((slot, (unit, _))) =
+                oldest.and_then(|slot| Some((slot, self.resident(slot)?)))
+            else {
                 return false;
             };
             // The policy did not choose it, so it is withdrawn and forgotten, not removed.
@@ -393,13 +393,7 @@ impl TierContents {
 
     /// Whether the policy may choose it.
     fn is_candidate(&self, slot: BlockId) -> bool {
-        match self.slots[slot.index()] {
-            UnitSlot::Resident { unit, pins: 0 } => self.is_leaf(unit.name),
-            UnitSlot::Free
-            | UnitSlot::Writing(_)
-            | UnitSlot::Resident { .. }
-            | UnitSlot::Lost { .. } => false,
-        }
+        matches!(self.resident(slot), Some((unit, 0)) if self.is_leaf(unit.name))
     }
 
     fn add_child(&mut self, parent: Option<BlockHash>) {
@@ -432,29 +426,19 @@ impl TierContents {
     /// The policy may choose it, and its owner may have to give it up.
     fn offer(&mut self, slot: BlockId) {
         self.policy.offer(slot);
-        if let (Some(owners), Some(tenant)) =
-            (&mut self.owners, tenant_of(self.slots[slot.index()]))
-        {
-            owners.offer(tenant, slot);
+        let resident = self.resident(slot);
+        if let (Some(owners), Some((unit, _))) = (&mut self.owners, resident) {
+            owners.offer(unit.tenant, slot);
         }
     }
 
     /// It stays.
     fn withdraw(&mut self, slot: BlockId) {
         self.policy.withdraw(slot);
-        if let (Some(owners), Some(tenant)) =
-            (&mut self.owners, tenant_of(self.slots[slot.index()]))
-        {
-            owners.withdraw(tenant, slot);
+        let resident = self.resident(slot);
+        if let (Some(owners), Some((unit, _))) = (&mut self.owners, resident) {
+            owners.withdraw(unit.tenant, slot);
         }
-    }
-}
-
-/// Returns the tenant of the readable unit in a slot.
-fn tenant_of(slot: UnitSlot) -> Option<TenantTag> {
-    match slot {
-        UnitSlot::Resident { unit, .. } => Some(unit.tenant),
-        UnitSlot::Free | UnitSlot::Writing(_) | UnitSlot::Lost { .. } => None,
     }
 }
 

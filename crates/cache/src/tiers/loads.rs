@@ -9,6 +9,7 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, TierRun, load_all, plan};
+use super::told::link;
 use super::{Change, Tiers};
 
 /// Factor by which a load may exceed its predicted time before it is computed instead.
@@ -189,22 +190,25 @@ impl Tiers {
     /// Until when a prompt waits for what its plan loads.
     #[must_use]
     pub fn deadline(&self, plan: &Plan, now: Nanos) -> Nanos {
+        let grace_s = GRACE_S.max(plan.computed_s * GRACE);
+        now + self.wait(plan.load_s * PATIENCE + grace_s)
+    }
+
+    /// The time for loads that are worth `worth_s` seconds of waiting.
+    pub(super) fn wait(&self, worth_s: f64) -> Duration {
         let wait_s = match self.config.load {
-            LoadWhen::Faster => {
-                let grace_s = GRACE_S.max(plan.computed_s * GRACE);
-                // The limit comes before the conversion: `from_secs_f64` panics on a time that is
-                // too long.
-                (plan.load_s * PATIENCE + grace_s).min(LONGEST_WAIT_S)
-            }
+            // The limit comes before the conversion: `from_secs_f64` panics on a time that is too
+            // long.
+            LoadWhen::Faster => worth_s.min(LONGEST_WAIT_S),
             LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
         };
-        now + Duration::from_secs_f64(wait_s)
+        Duration::from_secs_f64(wait_s)
     }
 
     /// Asks for a unit; the claim must be released. `None`: no tier holds it, or the limit on ready
     /// units is reached.
     pub fn fetch(&mut self, unit: &Unit, now: Nanos) -> Option<Claim> {
-        self.fetch_link(unit.into(), now)
+        self.fetch_link(link(unit), now)
     }
 
     pub(super) fn fetch_link(&mut self, link: Link, now: Nanos) -> Option<Claim> {

@@ -24,9 +24,6 @@ const PATIENCE: f64 = 4.0;
 /// Added to that, seconds.
 const GRACE_S: f64 = 1.0;
 
-/// Upper bound on the wait, seconds.
-const LONGEST_WAIT_S: f64 = 600.0;
-
 /// A prompt whose stored prefix might be loaded in part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartlyQuestion<'a> {
@@ -96,11 +93,7 @@ impl Tiers {
     /// Returns the longest wait for a partly loaded prompt, from its start.
     #[must_use]
     pub fn partly_patience(&self, partly: &PartlyPlan) -> Duration {
-        let wait_s = match self.config.load {
-            LoadWhen::Faster => (partly.total_s * PATIENCE + GRACE_S).min(LONGEST_WAIT_S),
-            LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
-        };
-        Duration::from_secs_f64(wait_s)
+        self.wait(partly.total_s * PATIENCE + GRACE_S)
     }
 
     /// Keeps the unit called `tail` and all before it where parts are read from: a unit with a

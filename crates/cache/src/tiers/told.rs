@@ -79,7 +79,7 @@ impl Tiers {
         for &unit in units {
             let FoundUnit { name, .. } = unit;
             let mut evicted = Vec::new();
-            let begun = shelf.level.begin(unit.into(), &access, &mut evicted);
+            let begun = shelf.level.begin(unit, &access, &mut evicted);
             let evicted = evicted.into_iter().map(|link| link.name);
             for name in evicted {
                 self.changes.push(Change::Removed { tier, name });
@@ -104,15 +104,7 @@ impl Tiers {
     }
 }
 
-impl From<FoundUnit> for Link {
-    fn from(unit: FoundUnit) -> Self {
-        let FoundUnit { name, parent, tenant } = unit;
-        Self { name, parent, tenant }
-    }
-}
-
-impl From<&Unit> for Link {
-    fn from(unit: &Unit) -> Self {
-        Self { name: unit.name, parent: unit.parent, tenant: unit.tenant }
-    }
+/// A unit as tiers know it.
+pub(super) fn link(unit: &Unit) -> Link {
+    Link { name: unit.name, parent: unit.parent, tenant: unit.tenant }
 }

@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use headstart_analysis::analysis::{self, AnalysisParameters};
 use headstart_analysis::capacity::ReplicaCapacity;
 use headstart_analysis::cost::{EngineSource, Money, PromptCostModel};
 use headstart_analysis::export;
 use headstart_analysis::fleet::UniformFleet;
-use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
+use headstart_analysis::kv_bytes::KvBytes;
 use headstart_analysis::memory::Bounds;
 use headstart_analysis::results::Analysis;
 use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
-use headstart_core::UsageError;
 use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::Arrivals;
 
-use crate::config::{cost_model, parsed, prices};
+use crate::config::{cost_model, kv_bytes, parsed, prices};
+use crate::exit::usage;
 use headstart_page::ReportProvenance;
 use headstart_report::analyze as report;
 
@@ -105,7 +105,7 @@ pub(crate) struct AnalyzeOptions {
     /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks), or 40GiB (with --model
     /// or --kv-bytes).
     #[arg(long, value_name = "N", help_heading = "Cache")]
-    capacity: Option<String>,
+    pub(super) capacity: Option<String>,
     /// Model folder or config.json, for the KV bytes per token
     #[arg(long, value_name = "PATH", help_heading = "Cache")]
     model: Option<PathBuf>,
@@ -156,7 +156,7 @@ pub(crate) struct AnalyzeOptions {
     ///
     /// The page needs no network.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
 }
 
 /// Reads, analyzes and tells.
@@ -203,13 +203,12 @@ fn reading(rendering: &Renderings) -> LogReaderSettings<'_> {
 fn check_outputs(analyze: &Analyze) -> Result<()> {
     let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout_path);
     // The report already goes to standard output.
-    if is_stdout(&analyze.export) {
-        let message = "--export -: standard output is for the report; name a file".to_owned();
-        return Err(UsageError(message).into());
-    }
+    ensure!(
+        !is_stdout(&analyze.export),
+        usage("--export -: standard output is for the report; name a file")
+    );
     if analyze.options.json && is_stdout(&analyze.options.html) {
-        let message = "--html - --json: both would go to standard output; name a file for the page";
-        return Err(UsageError(message.to_owned()).into());
+        bail!(usage("--html - --json: both would go to standard output; name a file for the page"));
     }
     let outputs = [("--html", &analyze.options.html), ("--export", &analyze.export)];
     let given = outputs
@@ -238,17 +237,16 @@ impl Analyze {
     fn reading<'r>(&self, rendering: &'r Renderings) -> Result<LogReaderSettings<'r>> {
         let format = self.format.as_deref();
         let format = format.map(|name| parsed(name, "--format")).transpose()?;
-        if self.block_tokens == Some(0) {
-            let message = "--block-tokens 0: a block holds at least one token".to_owned();
-            return Err(UsageError(message).into());
-        }
+        ensure!(
+            self.block_tokens != Some(0),
+            usage("--block-tokens 0: a block holds at least one token")
+        );
         let arrivals = match self.arrivals.map(Duration::try_from_secs_f64) {
             None => Arrivals::FileOrder,
             // The seed is fixed, so two runs on one log give the same report.
             Some(Ok(mean_gap)) if !mean_gap.is_zero() => Arrivals::Poisson { mean_gap, seed: 0 },
             Some(_) => {
-                let message = "--arrivals: expected seconds above 0".to_owned();
-                return Err(UsageError(message).into());
+                bail!(usage("--arrivals: expected seconds above 0"));
             }
         };
         Ok(LogReaderSettings {
@@ -263,20 +261,6 @@ impl Analyze {
 }
 
 impl AnalyzeOptions {
-    fn sections(&self) -> report::Sections {
-        if self.full { report::Sections::All } else { report::Sections::Main }
-    }
-
-    /// Returns the capacity of one replica, as written on the command line.
-    pub(crate) fn written_capacity(&self) -> Option<&str> {
-        self.capacity.as_deref()
-    }
-
-    /// Returns the path of the HTML page, if requested.
-    pub(crate) fn html(&self) -> Option<&Path> {
-        self.html.as_deref()
-    }
-
     /// Fills in the defaults of `demo`. Its texts are generated, so they may be shown.
     pub(crate) fn settle(&mut self, page: &Path, capacity: &str) {
         self.html.get_or_insert_with(|| page.to_owned());
@@ -336,10 +320,7 @@ impl AnalyzeOptions {
             let shape = "--kv-bytes".to_owned();
             return Ok(Some(KvBytes { per_token, shape }));
         }
-        let dtype = self.kv_dtype.as_deref();
-        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
-        let model = self.model.as_deref();
-        Ok(model.map(|path| KvBytes::of_model(path, dtype)).transpose()?)
+        kv_bytes(self.model.as_deref(), self.kv_dtype.as_deref())
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
@@ -349,13 +330,13 @@ impl AnalyzeOptions {
             if is_stdout_path(file) {
                 return output::line(&page());
             }
-            let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, page()).with_context(cannot_write)?;
+            output::save(file, page())?;
         }
         output::line(&if self.json {
             report::json(analysis).to_string()
         } else {
-            output::fitted(&report::text(analysis, self.sections()))
+            let sections = if self.full { report::Sections::All } else { report::Sections::Main };
+            output::fitted(&report::text(analysis, sections))
         })
     }
 }

@@ -41,50 +41,47 @@ pub(crate) fn run(bench: BenchCommand) -> Result<()> {
 
 /// The servers that the benchmark starts: options of `headstart serve`.
 #[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct BenchServer {
     /// Embedded replicas [default: by command]
     ///
     /// `bench chat` starts 2, `bench trace` and `calibrate` 1, `bench fleet` those of the preset.
-    #[arg(long, value_name = "N", help_heading = "Server")]
+    #[arg(long, value_name = "N")]
     replicas: Option<NonZeroUsize>,
     /// Model, as for `serve` [default: toy]
-    #[arg(long, value_name = "MODEL", help_heading = "Server")]
+    #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Model name in the API
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
     /// KV blocks per replica
-    #[arg(long, value_name = "N", help_heading = "Server")]
+    #[arg(long, value_name = "N")]
     cache_blocks: Option<usize>,
     /// Type of weights and KV: f32 or bf16
-    #[arg(long, value_name = "DTYPE", help_heading = "Server")]
+    #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
     /// Model that predicts whether conversations continue
     ///
     /// `headstart train` writes it.
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE")]
     predictor: Option<PathBuf>,
     /// Sentence encoder of the predictor [default: built in]
     #[arg(long, value_name = "FOLDER", requires = "predictor")]
-    #[arg(help_heading = "Server")]
     encoder: Option<String>,
     /// Context cache, as for `serve`
-    #[arg(long, value_name = "DIR|URL", help_heading = "Server")]
+    #[arg(long, value_name = "DIR|URL")]
     context_cache: Option<String>,
     /// Budget of the context cache, GiB
     #[arg(long, value_name = "GIB", requires = "context_cache")]
-    #[arg(help_heading = "Server")]
     context_cache_gib: Option<f64>,
     /// Host memory below the engine's cache, per replica, GiB
     #[arg(long, value_name = "GIB", requires = "context_cache")]
-    #[arg(help_heading = "Server")]
     host_cache_gib: Option<f64>,
     /// Running engine, as for `serve`, in place of embedded replicas
     #[arg(long, value_name = "SPEC", id = "upstream")]
-    #[arg(help_heading = "Server")]
     upstream: Vec<String>,
     /// File whose first line is the server's API key, for --url
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 }
 

@@ -2,12 +2,12 @@
 
 mod file;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
+use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
-use headstart_core::{EngineModel, UsageError};
 use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
 use headstart_report::calibrate::{self as report, CostModelFile};
 use headstart_server::{EngineBackend, ServeConfig};
@@ -17,6 +17,7 @@ use headstart_terminal::{self as output, TaskProgress};
 use super::bench::BenchServer;
 use super::serve;
 use crate::config::{ServeOptions, cost_model};
+use crate::exit::usage;
 use crate::prompts::{unseen_seed, vocabulary};
 
 /// Longest prompt that is timed unless told otherwise, tokens.
@@ -128,7 +129,7 @@ pub(crate) fn run(calibrate: &Calibrate) -> Result<()> {
 /// Derives the cost model of `model` on `gpu` from data sheets.
 fn derived(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<CostModelFile> {
     let unknown = |option: &str, name: &str, known: &[&str]| {
-        UsageError(format!("{option} {name}: known are {}", known.join(", ")))
+        usage(format!("{option} {name}: known are {}", known.join(", ")))
     };
     let models = ModelShape::KNOWN.map(|shape| shape.name);
     let (model, gpu) = (&model.to_lowercase()[..], &gpu.to_lowercase()[..]);
@@ -137,16 +138,15 @@ fn derived(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<CostModelFil
     let known = Gpu::find(gpu).ok_or_else(|| unknown("--gpu", gpu, &gpus))?;
     let number = calibrate.gpus;
     // Tensor parallelism gives each GPU the same number of heads.
-    if !(shape.query_heads as u32).is_multiple_of(number) {
-        let message = format!(
+    ensure!(
+        (shape.query_heads as u32).is_multiple_of(number),
+        usage(format!(
             "--gpus {number}: {model} has {} query heads, which {number} GPUs cannot share equally",
             shape.query_heads
-        );
-        return Err(UsageError(message).into());
-    }
+        ))
+    );
     let Some(engine) = EngineModel::derived(&shape, &known, number) else {
-        let message = format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}");
-        return Err(UsageError(message).into());
+        bail!(usage(format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}")));
     };
     let max_batched_tokens = calibrate.batched().unwrap_or(engine.max_batched_tokens);
     Ok(CostModelFile {
@@ -239,17 +239,13 @@ fn tell(
     cost_model::parse(&text)
         .map_err(|error| anyhow::anyhow!("no cost model that can be: {error}"))?;
     if let Some(file) = &calibrate.output {
-        write(file, &text)?;
+        output::save(file, &text)?;
     }
     match (calibrate.json, shown) {
         (true, _) => output::line(&report::json(written, shown).to_string()),
         (false, Some(shown)) => output::line(&format!("{}\n{text}", shown.table())),
         (false, None) => output::line(&text),
     }
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 impl Calibrate {
@@ -259,12 +255,10 @@ impl Calibrate {
 
     fn limits_of(&self, config: &ServeConfig) -> Result<ServerLimits> {
         let EngineBackend::Embedded(fleet) = &config.backend else {
-            let message = "--upstream: give the engine itself with --url";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage("--upstream: give the engine itself with --url"));
         };
         if fleet.replicas > 1 {
-            let message = "--replicas: an engine is measured alone";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage("--replicas: an engine is measured alone"));
         }
         let engine = &fleet.engine;
         let kv_tokens = engine.cache_blocks * engine.block_size;

@@ -5,10 +5,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_analysis::sample_log;
 use headstart_analysis::traffic::LogSource;
-use headstart_core::UsageError;
 use headstart_terminal as output;
 
 use super::analyze::{self, AnalyzeOptions};
+use crate::exit::usage;
 
 /// Default path of the page.
 const PAGE: &str = "headstart-demo.html";
@@ -43,12 +43,12 @@ pub(crate) struct Demo {
 /// Makes the log up, analyzes it and tells.
 pub(crate) fn run(mut demo: Demo) -> Result<()> {
     // The default page is the only file that the user did not name, so its error names the option.
-    if demo.options.html().is_none() {
+    if demo.options.html.is_none() {
         let can_be = output::files(&[("the page", Path::new(PAGE))], &[]);
-        can_be.map_err(|error| UsageError(format!("{error}; --html FILE puts it elsewhere")))?;
+        can_be.map_err(|error| usage(format!("{error}; --html FILE puts it elsewhere")))?;
     }
     demo.options.settle(Path::new(PAGE), CAPACITY);
-    let page = demo.options.html().unwrap_or(Path::new(PAGE)).to_owned();
+    let page = demo.options.html.clone().unwrap_or_else(|| PAGE.into());
     let mut outputs = vec![("--html", page.as_path())];
     outputs.extend(demo.log.as_deref().map(|log| ("--log", log)));
     output::files(&outputs, &[])?;
@@ -65,7 +65,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     }
     analyze::tell(&demo.options, &[LogSource::Made("generated log", log)])?;
     let again = demo.log.as_deref().map(|log| {
-        let capacity = demo.options.written_capacity().unwrap_or(CAPACITY);
+        let capacity = demo.options.capacity.as_deref().unwrap_or(CAPACITY);
         format!("Again:        headstart analyze {} --capacity {capacity}\n", log.display())
     });
     let hint = format!(

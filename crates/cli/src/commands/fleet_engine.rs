@@ -1,19 +1,45 @@
 //! The engine of a fleet, as a server emulates it and as the simulator does.
 
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Result;
+use headstart_page::ReportProvenance;
+use headstart_report::fleet::{self as report, FleetReport};
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 use headstart_server::EmbeddedFleet;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetPreset};
+use headstart_terminal as output;
 
 use crate::config::cost_model::ReplicaCostModel;
+use crate::exit::usage;
 
 /// Default tokens per block.
 const BLOCK_SIZE: usize = 16;
 
 /// No request is refused for the queue's length.
 const MAX_WAITING: usize = 1 << 20;
+
+/// The preset called `name`.
+pub(crate) fn preset(name: &str) -> Result<FleetPreset> {
+    FleetPreset::find(name).ok_or_else(|| {
+        let known = FleetPreset::ALL.map(FleetPreset::name).join(", ");
+        usage(format!("--preset {name}: known are {known}"))
+    })
+}
+
+/// Prints `report` as JSON or as a table, after it has written the page to `html`.
+pub(crate) fn tell(report: &FleetReport, json: bool, html: Option<&Path>) -> Result<()> {
+    if let Some(file) = html {
+        output::save(file, report::page(report, &ReportProvenance::now("headstart")))?;
+    }
+    output::line(&if json {
+        report::json_lines(report)
+    } else {
+        output::fitted(&report::table(report))
+    })
+}
 
 /// The fleet of `preset`, with any strategy.
 pub(crate) fn fleet_of(preset: FleetPreset) -> FleetConfig {

@@ -1,10 +1,9 @@
 //! `headstart lint`: what in an application's prompts breaks the prefix that they could share,
 //! and whether that prefix has become shorter. Made for CI.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use headstart_analysis::lint::{self, Begins, LintFinding, LintInputs, LintReport};
 use headstart_analysis::rendering::Rendering;
@@ -90,8 +89,7 @@ pub(crate) fn run(command: &Lint) -> Result<()> {
     // Against the old one all must be well before there is a new one.
     let is_kept = report.baseline.is_some() && complaint.is_some();
     if let Some(path) = command.write_baseline.as_deref().filter(|_| !is_kept) {
-        let cannot_write = || format!("cannot write {}", path.display());
-        fs::write(path, report.new_baseline().json()).with_context(cannot_write)?;
+        output::save(path, report.new_baseline().json())?;
     }
     // Remarks go to standard error, so that the JSON stays one object.
     remarks(&rendering);

@@ -4,11 +4,11 @@ mod device;
 
 use std::num::NonZeroUsize;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use headstart_cache::policy;
 use headstart_cache::tiers::AssumedSpeed;
-use headstart_core::{TraceRequest, UsageError};
+use headstart_core::TraceRequest;
 use headstart_sim::sizing::{self, Lower, Sizing};
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_terminal::{self as output, TaskProgress};
@@ -17,8 +17,9 @@ use headstart_trace::sample::Sample;
 
 use self::device::{Device, DeviceOptions};
 use crate::config::ablations::policy as policy_option;
+use crate::exit::usage;
 use crate::input::{TraceInput, remarks};
-use crate::parallel::parallel;
+use crate::parallel::{parallel, threads};
 use headstart_report::plan::{self as report, PlanReport, PlanRow, TraceSummary};
 
 /// More room than this, in blocks, is refused, as in replay.
@@ -101,10 +102,10 @@ pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
         // Fractions of a block hold nothing, so the size is rounded down.
         device_blocks: (device.kv_tokens / f64::from(read.trace.block_tokens)) as u64,
     };
-    if sizing.device_blocks == 0 {
-        let message = "--device-gib: less than one block of the trace; raise it";
-        bail!(UsageError(message.to_owned()));
-    }
+    ensure!(
+        sizing.device_blocks != 0,
+        usage("--device-gib: less than one block of the trace; raise it")
+    );
     let report = plan.report(&sizing, &device, read.trace)?;
     output::line(&if plan.json {
         report::json(&report)
@@ -123,35 +124,34 @@ impl PlanCommand {
     fn check(&self) -> Result<()> {
         let share = |option: &str, value: f64| {
             let message = format!("{option} {value:?}: expected a share above 0, up to {ALL}");
-            UsageError(message)
+            usage(message)
         };
         // The comparison fails for NaN as well.
         if !(self.enough > 0.0 && self.enough <= ALL) {
             bail!(share("--enough", self.enough));
         }
-        if !(0.0..1.0).contains(&self.cold) {
-            let message = format!("--cold {:?}: expected a share from 0 to below 1", self.cold);
-            bail!(UsageError(message));
-        }
+        ensure!(
+            (0.0..1.0).contains(&self.cold),
+            usage(format!("--cold {:?}: expected a share from 0 to below 1", self.cold))
+        );
         let speeds = [("--host-gbps", self.host_gbps), ("--disk-gbps", Some(self.disk_gbps))];
         for (option, value) in speeds {
             let is_speed = |value: f64| value > 0.0 && value.is_finite();
             if let Some(value) = value.filter(|&value| !is_speed(value)) {
-                let message = format!("{option} {value:?}: expected GB/s above 0");
-                bail!(UsageError(message));
+                bail!(usage(format!("{option} {value:?}: expected GB/s above 0")));
             }
         }
         // The name is checked before a long trace is read.
         let setting = policy::Setting { capacity: 1, block_tokens: 16 };
         let known = policy::by_name(&self.policy, setting);
-        known.map_err(|error| UsageError(format!("--policy: {error}")))?;
+        known.map_err(|error| usage(format!("--policy: {error}")))?;
         Ok(())
     }
 
     fn read(&self) -> Result<PlanInput> {
         let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
             let scale = self.scale;
-            UsageError(format!("--scale {scale:?}: expected a share above 0, up to 1"))
+            usage(format!("--scale {scale:?}: expected a share above 0, up to 1"))
         })?;
         let progress = self.input.progress();
         let mut reader = self.input.open(&progress)?;
@@ -164,11 +164,10 @@ impl PlanCommand {
             bail!("{name} has no request with blocks, so no prefix can be reused");
         }
         let block_tokens = reader.info().block_tokens;
-        if block_tokens == 0 {
-            bail!(UsageError(format!(
-                "{name} does not say how many tokens a block has; give --block-tokens"
-            )));
-        }
+        ensure!(
+            block_tokens != 0,
+            usage(format!("{name} does not say how many tokens a block has; give --block-tokens"))
+        );
         let ends = [requests.first(), requests.last()];
         let [first, last] =
             ends.map(|request| request.map_or_else(Default::default, |request| request.arrival));
@@ -199,7 +198,7 @@ impl PlanCommand {
         trace.distinct_blocks = sweep.extent().distinct_blocks;
         // No size above this limit is replayed, and the ideal needs them all.
         if trace.distinct_blocks.min(ROOM_MAX) < trace.distinct_blocks {
-            bail!(UsageError(format!(
+            bail!(usage(format!(
                 "the trace has {} different blocks, more than the {ROOM_MAX} that are held in \
                  memory; keep fewer sessions with --scale",
                 trace.distinct_blocks
@@ -258,11 +257,9 @@ impl PlanCommand {
         times: &[u64],
         trace: &TraceSummary,
     ) -> Result<Vec<(u64, Vec<u32>)>> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.map_or(cores, usize::from);
         let progress = TaskProgress::steps("replaying with each size", times.len());
         // Replays of different sizes share nothing, so they run side by side.
-        let hits = parallel(times, threads, |&times| {
+        let hits = parallel(times, threads(self.threads), |&times| {
             let hits = sizing.hits(&self.policy, self.room(sizing, times, trace));
             progress.inc(1);
             hits

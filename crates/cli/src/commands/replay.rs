@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use headstart_analysis::capacity::{self, CapacitySpec, Scale};
-use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
+use headstart_analysis::kv_bytes::KvBytes;
 use headstart_cache::policy;
 use headstart_core::figures::{counted, thousands};
-use headstart_core::{SessionId, TraceRequest, UsageError};
+use headstart_core::{SessionId, TraceRequest};
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::sample::Sample;
@@ -24,8 +24,10 @@ use headstart_trace::{Format, Reader, TraceError};
 use self::cells::ReplayCell;
 use self::predictors::{NamedPredictor, TracePredictions};
 use crate::config::ablations::policy as policy_option;
-use crate::config::parsed;
+use crate::config::{kv_bytes, parsed};
+use crate::exit::usage;
 use crate::input::{self, TraceInput};
+use crate::parallel::threads;
 use headstart_page::ReportProvenance;
 use headstart_report::replay::{self as report, ReplayReport, ReplayRow, TraceFacts};
 
@@ -172,9 +174,7 @@ pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
         rows: rows.collect(),
     };
     if let Some(file) = &replay.html {
-        let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report, &ReportProvenance::now("headstart")))
-            .with_context(cannot_write)?;
+        output::save(file, report::page(&report, &ReportProvenance::now("headstart")))?;
     }
     output::line(&told(replay, &report))
 }
@@ -215,31 +215,26 @@ impl ReplayPlan {
         let capacity = |text: &String| Ok((text.clone(), parsed(text, "--capacity")?));
         let capacities: Vec<(String, CapacitySpec)> =
             replay.capacity.iter().map(capacity).collect::<Result<_>>()?;
-        let dtype = replay.kv_dtype.as_deref();
-        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
-        let kv = replay.model.as_deref().map(|path| KvBytes::of_model(path, dtype)).transpose()?;
+        let kv = kv_bytes(replay.model.as_deref(), replay.kv_dtype.as_deref())?;
         let in_bytes = capacities.iter().find(|(_, capacity)| capacity.needs_model());
         // Bytes become blocks only with a model's bytes per token.
         if let (Some((text, _)), None) = (in_bytes, &kv) {
-            let message = format!("--capacity {text}: bytes need --model, a folder or config.json");
-            return Err(UsageError(message).into());
+            bail!(usage(format!("--capacity {text}: bytes need --model, a folder or config.json")));
         }
-        if !(0.0..1.0).contains(&replay.cold) {
-            let message = format!("--cold {}: expected a share from 0 to below 1", replay.cold);
-            return Err(UsageError(message).into());
-        }
+        ensure!(
+            (0.0..1.0).contains(&replay.cold),
+            usage(format!("--cold {}: expected a share from 0 to below 1", replay.cold))
+        );
         let sample = Sample::new(replay.scale, SCALE_SEED).ok_or_else(|| {
-            UsageError(format!("--scale {}: expected a share above 0, up to 1", replay.scale))
+            usage(format!("--scale {}: expected a share above 0, up to 1", replay.scale))
         })?;
         let policies = policies(&replay.policy)?;
         let predictors = NamedPredictor::all(&replay.predictor, &replay.encoder)?;
         // A predictor that no policy reads would be computed for nothing.
         if !predictors.is_empty() && !policies.iter().any(|spec| policy::reads_predictions(spec)) {
-            let message = "--predictor: none of the policies reads predictions; lpc does";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage("--predictor: none of the policies reads predictions; lpc does"));
         }
-        let cores = std::thread::available_parallelism();
-        let threads = replay.threads.map_or_else(|| cores.map_or(1, usize::from), usize::from);
+        let threads = threads(replay.threads);
         Ok(Self { policies, predictors, capacities, kv, sample, threads })
     }
 
@@ -292,7 +287,7 @@ impl ReplayPlan {
         // A cache larger than the trace takes no more memory than the trace.
         let too_large = |blocks: u64| blocks.min(trace.distinct_blocks) > ROOM_MAX;
         if let Some((_, blocks)) = sizes.iter().find(|(_, blocks)| too_large(*blocks)) {
-            bail!(UsageError(format!(
+            bail!(usage(format!(
                 "--capacity: {blocks} blocks are more than the {ROOM_MAX} that a replay holds in \
                  memory; ask for less, or keep fewer sessions with --scale"
             )));
@@ -323,8 +318,7 @@ impl ReplayPlan {
         };
         let size = |(text, capacity): &(String, CapacitySpec)| {
             let blocks = capacity.blocks(&scale);
-            let blocks =
-                blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
+            let blocks = blocks.map_err(|error| usage(format!("--capacity {text}: {error}")))?;
             Ok((Some(text.clone()), blocks))
         };
         self.capacities.iter().map(size).collect()
@@ -351,7 +345,7 @@ fn policies(asked: &[String]) -> Result<Vec<String>> {
 }
 
 fn policy_error(error: policy::PolicyError) -> anyhow::Error {
-    UsageError(format!("--policy: {error}")).into()
+    usage(format!("--policy: {error}"))
 }
 
 /// A trace in memory.
@@ -392,16 +386,15 @@ fn refuse_textless(input: &TraceInput, reader: &Reader<'_>) -> Result<()> {
     let format = reader.format();
     // Only conversations have the texts that a model reads.
     if format != Format::Conversation {
-        bail!(UsageError(format!(
+        bail!(usage(format!(
             "--predictor: a model reads what is said, and this trace is {format}, without text; \
              `turns` needs none"
         )));
     }
     if input.path().as_os_str() == "-" {
-        bail!(UsageError(
+        bail!(usage(
             "--predictor: a model reads the texts a second time, which standard input does not \
              allow; give the conversations as a file"
-                .to_owned()
         ));
     }
     Ok(())

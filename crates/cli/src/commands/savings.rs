@@ -14,6 +14,7 @@ use headstart_terminal as output;
 
 use crate::config::prices;
 use crate::server::ServerOptions;
+pub(crate) use exposition::samples;
 use ledger::ServerLedger;
 
 /// Longest metrics that are read: some thousand replicas, many times.

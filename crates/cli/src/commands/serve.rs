@@ -4,9 +4,8 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{ArgMatches, Args};
-use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_engine::kv::KvStorageFormat;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
@@ -20,6 +19,7 @@ use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
 use crate::config::{EffectiveSettings, ServeOptions, parsed, variables};
+use crate::exit::{refuse, usage};
 use crate::machine::memory_bytes;
 use crate::model::{self, TOY};
 use crate::predictor;
@@ -90,7 +90,7 @@ fn run_with(options: &ServeOptions) -> Result<()> {
     let outcome = runtime.block_on(async {
         // Signals are caught before the server is ready: a supervisor may stop it at once.
         let signals = Signals::new()?;
-        let server = headstart_server::serve(config).await.map_err(usage)?;
+        let server = headstart_server::serve(config).await.map_err(explained)?;
         // The progress bar must be gone before the banner is printed.
         starting.end();
         if let Some(note) = predictor::note(options) {
@@ -105,10 +105,10 @@ fn run_with(options: &ServeOptions) -> Result<()> {
 }
 
 /// Errors that another configuration would avoid are usage errors.
-fn usage(error: ServeError) -> anyhow::Error {
+fn explained(error: ServeError) -> anyhow::Error {
     match error {
-        ServeError::Exposed(_) => UsageError(format!("--listen {error}")).into(),
-        ServeError::Policy(_) => UsageError(format!("--policy: {error}")).into(),
+        ServeError::Exposed(_) => usage(format!("--listen {error}")),
+        ServeError::Policy(_) => usage(format!("--policy: {error}")),
         ServeError::NoReplica
         | ServeError::Engine(_)
         | ServeError::State(_)
@@ -116,7 +116,7 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::Rank(_)
         | ServeError::Otlp(_)
         | ServeError::Shadow(_)
-        | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
+        | ServeError::Upstream(_) => usage(error),
         other => other.into(),
     }
 }
@@ -201,7 +201,7 @@ pub(crate) fn check(options: &ServeOptions) -> Result<()> {
         prediction_horizon: None,
         ..options.clone()
     };
-    config(&lean)?.check().map_err(usage)
+    config(&lean)?.check().map_err(explained)
 }
 
 /// Parses how keys and values are stored below the engine's own memory.
@@ -216,10 +216,10 @@ fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
         return Ok(Normalizers::default());
     };
     // Shadow mode passes requests unchanged, and normalizing changes them.
-    if options.shadow.is_some() {
-        let message = "--normalize does not go with --shadow, which passes requests on unchanged";
-        return Err(UsageError(message.to_owned()).into());
-    }
+    ensure!(
+        options.shadow.is_none(),
+        usage("--normalize does not go with --shadow, which passes requests on unchanged")
+    );
     parsed(list, "--normalize")
 }
 
@@ -233,17 +233,16 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         "first-come" => QueueOrder::FirstCome,
         "longest-prefix" => QueueOrder::LongestPrefix { max_age: MAX_AGE },
         other => {
-            let message = format!("--queue-order {other}: known are first-come, longest-prefix");
-            return Err(UsageError(message).into());
+            bail!(usage(format!("--queue-order {other}: known are first-come, longest-prefix")));
         }
     };
     // The model is loaded here, so that its size is known for the cache.
     let loaded = model::load(options.model.as_deref().unwrap_or(TOY), dtype)?;
     let block_size = options.block_size.unwrap_or(16);
-    if !(16..=BLOCK_SIZE_MAX).contains(&block_size) {
-        let message = format!("--block-size must be a multiple of 16, at most {BLOCK_SIZE_MAX}");
-        return Err(UsageError(message).into());
-    }
+    ensure!(
+        (16..=BLOCK_SIZE_MAX).contains(&block_size),
+        usage(format!("--block-size must be a multiple of 16, at most {BLOCK_SIZE_MAX}"))
+    );
     let emulated = options.emulated()?;
     let default_blocks = || match &emulated {
         Some(it) => (it.engine.kv_tokens / block_size).max(1),
@@ -299,7 +298,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
 /// Checks the eviction policy.
 fn policy(spec: &str) -> Result<String> {
     let checked = ablations::policy(spec);
-    checked.map_err(|wrong| UsageError(format!("--policy {spec}: {wrong}")).into())
+    checked.map_err(|wrong| usage(format!("--policy {spec}: {wrong}")))
 }
 
 fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {
@@ -318,13 +317,12 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
     if wanted.is_some_and(|wanted| wanted <= limit) && u32::try_from(cache_blocks).is_ok() {
         return Ok(());
     }
-    let message = format!(
+    bail!(usage(format!(
         "--cache-blocks {cache_blocks} on {}, {block_bytes} bytes a block, are more than \
          this machine's memory of {} MiB",
         counted(replicas as u64, "replica"),
         limit >> 20
-    );
-    Err(UsageError(message).into())
+    )))
 }
 
 /// Options of upstream engines say nothing to embedded ones.
@@ -335,13 +333,7 @@ fn refuse_upstream_options(options: &ServeOptions) -> Result<()> {
         ("--cost-model", options.cost_model.is_some()),
         ("--pass-admin-routes", options.pass_admin_routes),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => {
-            let message = format!("{name} concerns --upstream engines, and none is named");
-            Err(UsageError(message).into())
-        }
-        None => Ok(()),
-    }
+    refuse(&given, |name| format!("{name} concerns --upstream engines, and none is named"))
 }
 
 /// Options of embedded engines say nothing to upstream ones.
@@ -373,13 +365,7 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--max-sequences", options.max_sequences.is_some()),
         ("--max-waiting", options.max_waiting.is_some()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => {
-            let message = format!("{name} concerns embedded replicas, not --upstream ones");
-            Err(UsageError(message).into())
-        }
-        None => Ok(()),
-    }
+    refuse(&given, |name| format!("{name} concerns embedded replicas, not --upstream ones"))
 }
 
 /// Ctrl-C and SIGTERM, listened for before anybody can be told that the server is ready.
@@ -423,7 +409,7 @@ fn log_to_stderr() -> Result<()> {
         let message = format!(
             "HEADSTART_LOG {wanted}: {error}; give a level (error, warn, info, debug or trace)"
         );
-        UsageError(message)
+        usage(message)
     })?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -439,8 +425,7 @@ fn log_to_stderr() -> Result<()> {
             log.with_writer(|| output::JsonStderr).try_init()
         }
         Some(other) => {
-            let message = format!("HEADSTART_LOG_FORMAT {other}: known are text, json");
-            return Err(UsageError(message).into());
+            bail!(usage(format!("HEADSTART_LOG_FORMAT {other}: known are text, json")));
         }
     };
     Ok(())

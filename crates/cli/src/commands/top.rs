@@ -14,12 +14,12 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_server::dashboard::Snapshot;
 use headstart_terminal::{self as output, colour};
 
+use crate::exit::usage;
 use crate::server::ServerOptions;
 use frame::Frame;
 use terminal::{KeyPress, Terminal};
@@ -84,9 +84,10 @@ pub(crate) fn run(top: &Top) -> Result<()> {
     }
     // Escape codes in a file or a pipe would be no frames.
     if !is_terminal {
-        let message = "standard output is not a terminal; use --once for one frame, or --json \
-                       for the figures";
-        return Err(UsageError(message.to_owned()).into());
+        bail!(usage(
+            "standard output is not a terminal; use --once for one frame, or --json \
+                       for the figures"
+        ));
     }
     watch(&top.server)
 }

@@ -15,6 +15,7 @@ use headstart_report::train as report;
 use headstart_terminal as output;
 
 use self::host::{CommandHost, replace};
+use super::analyze::is_stdout_path;
 use crate::config::parsed;
 
 /// Train a model that predicts whether a conversation continues.
@@ -142,7 +143,7 @@ pub(crate) fn run(train: &Train) -> Result<()> {
 /// A usage error.
 fn check_outputs(train: &Train) -> Result<()> {
     // `-` is standard output and no file.
-    let json = train.json.as_deref().filter(|path| !is_stdout(path));
+    let json = train.json.as_deref().filter(|path| !is_stdout_path(path));
     let named = [
         ("--output", train.output.as_deref()),
         ("--embeddings", train.embeddings.as_deref()),
@@ -194,7 +195,7 @@ fn tell(train: &Train, found: &TrainReport) -> Result<()> {
         written(file, page.as_bytes())?;
     }
     match &train.json {
-        Some(path) if is_stdout(path) => return output::line(&report::json(found)),
+        Some(path) if is_stdout_path(path) => return output::line(&report::json(found)),
         Some(path) => {
             let json = report::json(found) + "\n";
             written(path, json.as_bytes())?;
@@ -202,10 +203,6 @@ fn tell(train: &Train, found: &TrainReport) -> Result<()> {
         None => {}
     }
     output::line(&output::fitted(&report::table(found)))
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }
 
 /// Puts `bytes` in the place of the file at `path`: all of them, or none.

@@ -13,12 +13,12 @@ use headstart_analysis::prompt::PromptBody;
 use headstart_analysis::rendering::Rendering;
 use headstart_analysis::walk::{DivergentPrompts, PromptComparison, PromptRelation};
 use headstart_analysis::why::{self, FoundRequest, WhyQuestion};
-use headstart_core::UsageError;
 use headstart_core::figures::{counted, thousands};
 use headstart_insight::text::Evidence;
 use headstart_terminal::{self as output, TaskProgress, colour};
 use serde_json::{Value, json};
 
+use crate::exit::usage;
 use crate::server::{ServerOptions, one_line};
 
 /// Explain why one request's prompt was recomputed.
@@ -101,10 +101,9 @@ fn refuse_options_of_logs(why: &WhyCommand) -> Result<()> {
         ("--skip-bad", why.skip_bad, "has no lines to skip"),
     ];
     match given.iter().find(|(_, is_given, _)| *is_given) {
-        Some((name, _, reason)) => Err(UsageError(format!(
+        Some((name, _, reason)) => Err(usage(format!(
             "{name}: a running server {reason}; name a request log: headstart why REQUEST FILE"
-        ))
-        .into()),
+        ))),
         None => Ok(()),
     }
 }

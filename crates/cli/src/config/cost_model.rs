@@ -18,10 +18,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use headstart_core::cost::Work;
-use headstart_core::{CostModel, EngineModel, UsageError};
+use headstart_core::{CostModel, EngineModel};
 use serde::Deserialize;
 
 use super::toml_error;
+use crate::exit::usage;
 
 /// Longest step, seconds: an emulated fleet stops only after its current step.
 const STEP_MAX_S: f64 = 60.0;
@@ -75,7 +76,7 @@ struct File {
 pub(crate) fn read(path: &Path) -> Result<ReplicaCostModel> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;
-    let wrong = |error| UsageError(format!("cost model {}: {error}", path.display()));
+    let wrong = |error| usage(format!("cost model {}: {error}", path.display()));
     Ok(parse(&text).map_err(wrong)?)
 }
 

@@ -3,12 +3,12 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use anyhow::Result;
-use headstart_core::UsageError;
+use anyhow::{Result, bail, ensure};
 use headstart_server::{Cors, Edge, EdgeLimits};
 use http::{HeaderValue, Uri};
 
 use super::ServeOptions;
+use crate::exit::usage;
 
 /// Allowed time-outs, seconds: from short ones for tests to a day.
 const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
@@ -27,14 +27,14 @@ impl ServeOptions {
             Some(seconds) => {
                 let (least, most) = (SECONDS.start(), SECONDS.end());
                 let message = format!("{option} {seconds}: it is from {least} to {most} seconds");
-                Err(UsageError(message))
+                Err(usage(message))
             }
         };
         // Connections beyond the limit wait, so with zero all clients would wait forever.
-        if self.max_connections == Some(0) {
-            let message = "--max-connections 0 accepts no client; write 1 or more, or leave it out";
-            return Err(UsageError(message.to_owned()).into());
-        }
+        ensure!(
+            self.max_connections != Some(0),
+            usage("--max-connections 0 accepts no client; write 1 or more, or leave it out")
+        );
         Ok(EdgeLimits {
             body_bytes: body_bytes(self.max_body_mib)?.unwrap_or(usual.body_bytes),
             first_token_timeout: seconds(
@@ -64,8 +64,7 @@ fn body_bytes(mib: Option<usize>) -> Result<Option<usize>> {
         None => Ok(None),
         Some(mib) if (1..=BODY_MIB_MAX).contains(&mib) => Ok(Some(mib << 20)),
         Some(mib) => {
-            let message = format!("--max-body-mib {mib}: it is from 1 to {BODY_MIB_MAX}");
-            Err(UsageError(message).into())
+            bail!(usage(format!("--max-body-mib {mib}: it is from 1 to {BODY_MIB_MAX}")))
         }
     }
 }
@@ -101,7 +100,7 @@ fn origin(text: &str) -> Result<HeaderValue> {
             "--cors-origin {text}: expected SCHEME://HOST or SCHEME://HOST:PORT as browsers send \
              it, such as https://chat.example.com, or * for all"
         );
-        UsageError(message).into()
+        usage(message)
     })
 }
 

@@ -15,6 +15,7 @@ use headstart_terminal::COLUMNS;
 use super::options::heading;
 use super::sources::{Sources, key};
 use super::{ServeOptions, parse, read};
+use crate::exit::usage;
 
 /// Columns in front of a source, where the setting is short.
 const SETTING: usize = 44;
@@ -58,22 +59,17 @@ impl EffectiveSettings {
         sources.check_address()?;
         let found = read(path, matches)?;
         let Some((path, text)) = found else {
-            let options = given.over(super::ConfigFile::default())?;
-            return Ok(Self { options, sources, path: None, tables: toml::Table::new() });
+            return Ok(Self { options: given, sources, path: None, tables: toml::Table::new() });
         };
         let name = path.display().to_string();
-        let wrong = |error| super::UsageError(format!("{name}: {error}"));
-        let mut file = parse(&text).map_err(wrong)?;
-        // A flag is a plain `bool`, so `over` cannot tell a given `false` from an absent one.
-        if sources.of("pass-admin-routes").is_some() {
-            file.serve.pass_admin_routes = given.pass_admin_routes;
-        }
+        let wrong = |error| usage(format!("{name}: {error}"));
+        let file = parse(&text).map_err(wrong)?;
         // Flags and variables are already in the map, and an entry there is not replaced.
         sources.add_file(&name, &text);
         let mut tables: toml::Table = toml::from_str(&text)?;
         // The section is printed setting by setting, with sources; the other tables as they are.
         tables.remove("serve");
-        let options = given.over(file).with_context(|| name.clone())?;
+        let options = ServeOptions::over(file, matches).with_context(|| name.clone())?;
         Ok(Self { options, sources, path: Some(path), tables })
     }
 
@@ -113,8 +109,7 @@ impl EffectiveSettings {
         // Three settings give one address, and only the resolved one is printed.
         given.insert("listen".to_owned(), listen.to_string().into());
         let command = ServeOptions::augment_args(Command::new("serve"));
-        let args = command.get_arguments();
-        let args = args.filter(|arg| !matches!(arg.get_id().as_str(), "host" | "port"));
+        let args = command.get_arguments().filter(|arg| is_setting(arg));
         Ok(args.filter_map(|arg| self.setting(arg, &given)).collect())
     }
 
@@ -191,17 +186,34 @@ impl EffectiveSetting {
     }
 }
 
+/// Whether a file has the option: host and port are flags, and a file has `listen` for both.
+pub(crate) fn is_setting(arg: &Arg) -> bool {
+    !matches!(arg.get_id().as_str(), "host" | "port")
+}
+
+/// The help of an option, as a whole.
+pub(crate) fn help(arg: &Arg) -> String {
+    let help = arg.get_long_help().or(arg.get_help());
+    help.map(ToString::to_string).unwrap_or_default()
+}
+
+/// The default that the help of an option names.
+pub(crate) fn documented_default(arg: &Arg) -> Option<String> {
+    let help = help(arg);
+    let (default, _) = help.split_once("[default: ")?.1.split_once(']')?;
+    Some(default.to_owned())
+}
+
+/// The name of an option's value in its help.
+pub(crate) fn value_name(arg: &Arg) -> &str {
+    arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str())
+}
+
 /// The default of a setting: as in the file, or in words.
 fn default(arg: &Arg) -> (Option<Value>, String) {
     // A default in clap would hide the value of the file, so only the help text names it.
-    let help = arg.get_long_help().or(arg.get_help());
-    let help = help.map(ToString::to_string).unwrap_or_default();
-    let default = help.split_once("[default: ");
-    let default = default.and_then(|(_, rest)| rest.split_once(']'));
-    let words = default.map_or("not set", |(default, _)| default);
-    let names = arg.get_value_names().unwrap_or_default();
-    let name = names.first().map(|name| name.as_str()).unwrap_or_default();
-    let value = match (arg.get_action(), name) {
+    let words = documented_default(arg).unwrap_or_else(|| "not set".to_owned());
+    let value = match (arg.get_action(), value_name(arg)) {
         (ArgAction::SetTrue, _) => Some(false.into()),
         (ArgAction::Append, _) => Some(Value::Array(Vec::new())),
         (_, "N" | "MIB" | "PORT" | "NUMBER" | "SECONDS") => {
@@ -210,9 +222,9 @@ fn default(arg: &Arg) -> (Option<Value>, String) {
         (_, "GIB" | "HOURS") => words.parse().ok().map(Value::Float),
         // Words such as "last part of --model" describe a default and are no value for a file.
         _ if words.contains(' ') || words == "none" => None,
-        _ => Some(words.into()),
+        _ => Some(words.clone().into()),
     };
-    (value, words.to_owned())
+    (value, words)
 }
 
 /// The same without passwords in the addresses of its texts.

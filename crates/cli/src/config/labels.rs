@@ -1,12 +1,12 @@
 //! `--label-prefix NAME=FILE`: names of prefixes on the dashboard.
 
-use anyhow::Result;
-use headstart_core::UsageError;
+use anyhow::{Result, bail};
 use headstart_core::shown::one_line;
 use headstart_server::EngineBackend;
 use headstart_server::config::PrefixLabel;
 
 use super::ServeOptions;
+use crate::exit::usage;
 
 impl ServeOptions {
     /// Reads the files of `--label-prefix`.
@@ -20,13 +20,11 @@ impl ServeOptions {
             && engines.iter().all(|engine| engine.tokenizer.is_none())
             && !self.label_prefix.is_empty()
         {
-            let message = "--label-prefix needs a tokenizer: give --upstream URL,tokenizer=DIR";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage("--label-prefix needs a tokenizer: give --upstream URL,tokenizer=DIR"));
         }
         let labels = self.label_prefix.iter().map(|given| {
-            label(given).map_err(|wrong| {
-                UsageError(format!("--label-prefix {}: {wrong}", one_line(given))).into()
-            })
+            label(given)
+                .map_err(|wrong| usage(format!("--label-prefix {}: {wrong}", one_line(given))))
         });
         labels.collect()
     }

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches};
 use headstart_router::Profile;
 use serde::{Deserialize, Serialize};
 
+use self::heading::{CACHE, CONTEXT, ENGINE, NET, OBSERVE, PREDICT, ROUTE, UP};
 use super::cost_model::ReplicaCostModel;
 use super::tenants::Tenant;
 use super::{ConfigFile, profiles, tenants};
@@ -33,132 +35,97 @@ pub(crate) struct ServeOptions {
     /// Address: HOST:PORT, :PORT or PORT [default: 127.0.0.1:8000]
     ///
     /// Port 0 picks a free port. Beyond 127.0.0.1 the server requires --api-key-file.
-    #[arg(long, help_heading = heading::NET, env = "HEADSTART_LISTEN", value_name = "ADDR")]
+    #[arg(long, help_heading = NET, env = "HEADSTART_LISTEN", value_name = "ADDR")]
     #[serde(skip_serializing)]
     pub(crate) listen: Option<ListenAddress>,
     /// Host, in place of --listen [default: 127.0.0.1]
-    #[arg(
-        long,
-        help_heading = heading::NET,
-        value_name = "HOST",
-        value_parser = crate::listen::host
-    )]
+    #[arg(long, help_heading = NET, value_name = "HOST", value_parser = crate::listen::host)]
     #[serde(skip)]
     pub(crate) host: Option<IpAddr>,
     /// Port, in place of --listen [default: 8000]
-    #[arg(
-        long,
-        help_heading = heading::NET,
-        value_name = "PORT",
-        value_parser = crate::listen::port
-    )]
+    #[arg(long, help_heading = NET, value_name = "PORT", value_parser = crate::listen::port)]
     #[serde(skip)]
     pub(crate) port: Option<u16>,
     /// File whose first line clients send as bearer token
     ///
     /// Required when the server listens beyond 127.0.0.1.
-    #[arg(long, help_heading = heading::NET, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
+    #[arg(long, help_heading = NET, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Allow web pages of this origin to call the API; repeatable
     ///
     /// Scheme, host and port, such as `https://chat.example.org`; * allows all. [default: none]
-    #[arg(long, help_heading = heading::NET, value_name = "ORIGIN")]
+    #[arg(long, help_heading = NET, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
     /// Maximum client connections [default: 16384]
     ///
     /// Further connections wait, and the server logs a warning. Each connection needs two open
     /// files; the server raises its limit of open files as far as the system allows.
-    #[arg(long, help_heading = heading::NET, env = "HEADSTART_MAX_CONNECTIONS", value_name = "N")]
+    #[arg(long, help_heading = NET, env = "HEADSTART_MAX_CONNECTIONS", value_name = "N")]
     pub(crate) max_connections: Option<usize>,
     /// Maximum request body, MiB [default: 16]
     ///
     /// For compressed bodies this is the size after decompression.
-    #[arg(long, help_heading = heading::NET, env = "HEADSTART_MAX_BODY_MIB", value_name = "MIB")]
+    #[arg(long, help_heading = NET, env = "HEADSTART_MAX_BODY_MIB", value_name = "MIB")]
     pub(crate) max_body_mib: Option<usize>,
     /// `toy`, a Hugging Face folder, or a hub name [default: toy]
     ///
     /// A hub name is downloaded once, such as Qwen/Qwen3-0.6B. needle-mha, needle-gqa and
     /// needle-small are synthetic models with known answers; they take token ids only.
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_MODEL", value_name = "MODEL")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Model name in the API [default: last part of --model]
-    #[arg(
-        long,
-        help_heading = heading::ENGINE,
-        env = "HEADSTART_SERVED_MODEL_NAME",
-        value_name = "NAME"
-    )]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_SERVED_MODEL_NAME", value_name = "NAME")]
     pub(crate) served_model_name: Option<String>,
     /// Embedded replicas [default: 2]
     ///
     /// All replicas share one pool of compute threads.
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_REPLICAS", value_name = "N")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_REPLICAS", value_name = "N")]
     pub(crate) replicas: Option<usize>,
     /// Type of weights and KV: f32 or bf16 [default: f32]
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_DTYPE", value_name = "DTYPE")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_DTYPE", value_name = "DTYPE")]
     pub(crate) dtype: Option<String>,
     /// Backend: cpu, or cost-model=FILE to emulate [default: cpu]
     ///
     /// With cost-model=FILE the engine computes nothing and takes the time that the cost model
     /// predicts. `headstart calibrate` writes such a file.
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_EXECUTOR", value_name = "BACKEND")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_EXECUTOR", value_name = "BACKEND")]
     pub(crate) executor: Option<String>,
     /// Admission: first-come or longest-prefix [default: first-come]
-    #[arg(
-        long,
-        help_heading = heading::ENGINE,
-        env = "HEADSTART_QUEUE_ORDER",
-        value_name = "ORDER"
-    )]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_QUEUE_ORDER", value_name = "ORDER")]
     pub(crate) queue_order: Option<String>,
     /// Maximum tokens per step [default: 512]
-    #[arg(
-        long,
-        help_heading = heading::ENGINE,
-        env = "HEADSTART_MAX_BATCHED_TOKENS",
-        value_name = "N"
-    )]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_MAX_BATCHED_TOKENS", value_name = "N")]
     pub(crate) max_batched_tokens: Option<usize>,
     /// Maximum running sequences per replica [default: 64]
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_MAX_SEQUENCES", value_name = "N")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_MAX_SEQUENCES", value_name = "N")]
     pub(crate) max_sequences: Option<usize>,
     /// Maximum waiting sequences per replica [default: 256]
     ///
     /// Further requests get 429.
-    #[arg(long, help_heading = heading::ENGINE, env = "HEADSTART_MAX_WAITING", value_name = "N")]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_MAX_WAITING", value_name = "N")]
     pub(crate) max_waiting: Option<usize>,
     /// First port of the KV events of embedded replicas
     ///
     /// Replica i publishes on 127.0.0.1, port PORT + 2·i, and answers replay requests on the next
     /// port. [default: free ports, listed by GET /debug/index]
-    #[arg(
-        long,
-        help_heading = heading::ENGINE,
-        env = "HEADSTART_KV_EVENTS_PORT",
-        value_name = "PORT"
-    )]
+    #[arg(long, help_heading = ENGINE, env = "HEADSTART_KV_EVENTS_PORT", value_name = "PORT")]
     pub(crate) kv_events_port: Option<u16>,
     /// KV blocks per replica [default: 512 MiB or 8,192 tokens]
-    #[arg(long, help_heading = heading::CACHE, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
+    #[arg(long, help_heading = CACHE, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
     /// Tokens per block, a multiple of 16 [default: 16]
-    #[arg(long, help_heading = heading::CACHE, env = "HEADSTART_BLOCK_SIZE", value_name = "N")]
+    #[arg(long, help_heading = CACHE, env = "HEADSTART_BLOCK_SIZE", value_name = "N")]
     pub(crate) block_size: Option<usize>,
     /// Eviction policy [default: lru]
     ///
     /// `headstart replay --help` lists the policies.
-    #[arg(long, help_heading = heading::CACHE, env = "HEADSTART_POLICY", value_name = "NAME")]
+    #[arg(long, help_heading = CACHE, env = "HEADSTART_POLICY", value_name = "NAME")]
     pub(crate) policy: Option<String>,
     /// Host memory below the engine's cache, per replica [default: 0]
     ///
     /// Needs --context-cache. With --importance, running prompts use in addition up to the KV of
     /// the longest context in four layers.
-    #[arg(
-        long,
-        help_heading = heading::CACHE,
-        env = "HEADSTART_HOST_CACHE_GIB",
-        value_name = "GIB"
-    )]
+    #[arg(long, help_heading = CACHE, env = "HEADSTART_HOST_CACHE_GIB", value_name = "GIB")]
     pub(crate) host_cache_gib: Option<f64>,
     /// Store KV in a folder or an object store
     ///
@@ -166,50 +133,28 @@ pub(crate) struct ServeOptions {
     /// folder belongs to one server and is created if absent. s3://BUCKET/PREFIX, gs://…, az://…
     /// and file:///FOLDER can be shared by servers; credentials come from the environment (AWS_*
     /// and so on).
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_CONTEXT_CACHE",
-        value_name = "DIR|URL"
-    )]
+    #[arg(long, help_heading = CONTEXT, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
     pub(crate) context_cache: Option<String>,
     /// Budget of all replicas together, GiB [default: 10]
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_CONTEXT_CACHE_GIB",
-        value_name = "GIB"
-    )]
+    #[arg(long, help_heading = CONTEXT, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
     pub(crate) context_cache_gib: Option<f64>,
     /// Lifetime of stored KV, hours [default: 24]
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_CONTEXT_CACHE_HOURS",
-        value_name = "HOURS"
-    )]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_HOURS", value_name = "HOURS")]
+    #[arg(help_heading = CONTEXT)]
     pub(crate) context_cache_hours: Option<f64>,
     /// Budget of each tenant (cache_salt), GiB
     ///
     /// Beyond it a tenant replaces its own entries. [tenants.SALT] in headstart.toml sets a
     /// budget and a lifetime for one tenant. [default: none]
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_CONTEXT_CACHE_TENANT_GIB",
-        value_name = "GIB"
-    )]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_TENANT_GIB", value_name = "GIB")]
+    #[arg(help_heading = CONTEXT)]
     pub(crate) context_cache_tenant_gib: Option<f64>,
     /// Stored type: same, or fp8 [default: same]
     ///
     /// fp8 takes one byte per value, a quarter of f32, and loses precision: answers can differ
     /// from those without the context cache. KV stored as one type is never used as the other.
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_CONTEXT_CACHE_DTYPE",
-        value_name = "DTYPE"
-    )]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_DTYPE", value_name = "DTYPE")]
+    #[arg(help_heading = CONTEXT)]
     pub(crate) context_cache_dtype: Option<String>,
     /// Load only part of a long stored prefix [default: off]
     ///
@@ -218,58 +163,43 @@ pub(crate) struct ServeOptions {
     /// x-headstart-importance: loaded=N%; a request with x-headstart-importance: off gets an
     /// exact answer. SETTINGS are separated by commas: ratio=0.25 of the tokens, least=1024
     /// stored tokens, check=0.01 of the prompts; or off. See docs/guide/selective-loading.md.
-    #[arg(
-        long,
-        help_heading = heading::CONTEXT,
-        env = "HEADSTART_IMPORTANCE",
-        value_name = "SETTINGS"
-    )]
+    #[arg(long, help_heading = CONTEXT, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Routing strategy [default: precise]
     ///
     /// random, round-robin, load, power-of-two, session, approximate, precise, cost, llm-d-load,
     /// llm-d-approximate, llm-d-precise, or a profile of headstart.toml.
-    #[arg(long, help_heading = heading::ROUTE, env = "HEADSTART_STRATEGY", value_name = "NAME")]
+    #[arg(long, help_heading = ROUTE, env = "HEADSTART_STRATEGY", value_name = "NAME")]
     pub(crate) strategy: Option<String>,
     /// Cost model of the engines, for --strategy cost
     ///
     /// `headstart calibrate` writes it. [default: Llama 3.1 8B on one H100]
-    #[arg(long, help_heading = heading::ROUTE, env = "HEADSTART_COST_MODEL", value_name = "FILE")]
+    #[arg(long, help_heading = ROUTE, env = "HEADSTART_COST_MODEL", value_name = "FILE")]
     pub(crate) cost_model: Option<PathBuf>,
     /// Rewrite requests so that equal ones share a prefix
     ///
     /// tools, json-keys, nonce, clock, white-space, thinking, or all. [default: none]
-    #[arg(long, help_heading = heading::ROUTE, env = "HEADSTART_NORMALIZE", value_name = "LIST")]
+    #[arg(long, help_heading = ROUTE, env = "HEADSTART_NORMALIZE", value_name = "LIST")]
     pub(crate) normalize: Option<String>,
     /// Folder that keeps the index across restarts
     ///
     /// It holds keyed hashes and no text. It is created if absent.
-    #[arg(long, help_heading = heading::ROUTE, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
+    #[arg(long, help_heading = ROUTE, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Redis or Valkey by which gateways share their index
     ///
     /// redis://HOST:PORT/DB, with USER:PASSWORD@ in front of HOST if required. One gateway
     /// follows each engine's events for all. If Redis fails, each gateway follows the events
     /// itself. Needs --index-secret.
-    #[arg(
-        long,
-        help_heading = heading::ROUTE,
-        env = "HEADSTART_SHARED_INDEX",
-        value_name = "URL",
-        hide_env_values = true
-    )]
+    #[arg(long, env = "HEADSTART_SHARED_INDEX", value_name = "URL", hide_env_values = true)]
+    #[arg(help_heading = ROUTE)]
     pub(crate) shared_index: Option<String>,
     /// Secret of the index's keys, equal on all gateways
     ///
     /// Prefer the environment variable: other users can read the command line. [default: that of
     /// --state-dir, or random]
-    #[arg(
-        long,
-        help_heading = heading::ROUTE,
-        env = "HEADSTART_INDEX_SECRET",
-        value_name = "NUMBER",
-        hide_env_values = true
-    )]
+    #[arg(long, env = "HEADSTART_INDEX_SECRET", value_name = "NUMBER", hide_env_values = true)]
+    #[arg(help_heading = ROUTE)]
     #[serde(skip_serializing)]
     pub(crate) index_secret: Option<IndexSecret>,
     /// Route to this engine; repeatable
@@ -278,99 +208,69 @@ pub(crate) struct ServeOptions {
     /// its KV events; replay=tcp://HOST:PORT for lost events; tokenizer=DIR (or toy);
     /// data-parallel-size=N if it has N ranks, with kv= and replay= those of rank 0 and
     /// consecutive ports for the others.
-    #[arg(long, help_heading = heading::UP, value_name = "URL[,OPTION=VALUE]...")]
+    #[arg(long, help_heading = UP, value_name = "URL[,OPTION=VALUE]...")]
     pub(crate) upstream: Vec<String>,
     /// Timeout of the first byte, then 504 [default: 600]
     ///
     /// For answers that are not streamed it limits the whole answer. Requests to an engine whose
     /// health check fails are retried once on another engine, or end with 502.
-    #[arg(
-        long,
-        help_heading = heading::UP,
-        env = "HEADSTART_UPSTREAM_TIMEOUT",
-        value_name = "SECONDS"
-    )]
+    #[arg(long, help_heading = UP, env = "HEADSTART_UPSTREAM_TIMEOUT", value_name = "SECONDS")]
     pub(crate) upstream_timeout: Option<f64>,
     /// Timeout between two bytes of an answer [default: 300]
-    #[arg(
-        long,
-        help_heading = heading::UP,
-        env = "HEADSTART_UPSTREAM_SILENCE",
-        value_name = "SECONDS"
-    )]
+    #[arg(long, help_heading = UP, env = "HEADSTART_UPSTREAM_SILENCE", value_name = "SECONDS")]
     pub(crate) upstream_silence: Option<f64>,
     /// Pass requests that administer an engine
     ///
     /// /sleep, /reset_prefix_cache, /start_profile and others. Requests that only report go to
     /// one engine, others to all. Without this option they get 403.
-    #[arg(long, help_heading = heading::UP, env = "HEADSTART_PASS_ADMIN_ROUTES")]
+    #[arg(long, help_heading = UP, env = "HEADSTART_PASS_ADMIN_ROUTES")]
     pub(crate) pass_admin_routes: bool,
     /// Simulate other strategies beside one upstream
     ///
     /// The upstream gets all requests unchanged. replicas=4,blocks=20000,block-size=16 or a part
     /// of it; `headstart shadow` shows the result.
-    #[arg(
-        long,
-        help_heading = heading::UP,
-        env = "HEADSTART_SHADOW",
-        value_name = "KEY=N,…",
-        num_args = 0..=1,
-        default_missing_value = ""
-    )]
+    #[arg(long, help_heading = UP, env = "HEADSTART_SHADOW", value_name = "KEY=N,…")]
+    #[arg(num_args = 0..=1, default_missing_value = "")]
     pub(crate) shadow: Option<String>,
     /// Model that predicts whether conversations continue
     ///
     /// `headstart train` writes it. The server reads it again when it changes.
-    #[arg(long, help_heading = heading::PREDICT, env = "HEADSTART_PREDICTOR", value_name = "FILE")]
+    #[arg(long, help_heading = PREDICT, env = "HEADSTART_PREDICTOR", value_name = "FILE")]
     pub(crate) predictor: Option<PathBuf>,
     /// Sentence encoder of the predictor [default: built in]
-    #[arg(long, help_heading = heading::PREDICT, env = "HEADSTART_ENCODER", value_name = "FOLDER")]
+    #[arg(long, help_heading = PREDICT, env = "HEADSTART_ENCODER", value_name = "FOLDER")]
     pub(crate) encoder: Option<String>,
     /// Log embeddings and outcomes for `headstart train`
     ///
     /// The log holds no text.
-    #[arg(
-        long,
-        help_heading = heading::PREDICT,
-        env = "HEADSTART_PREDICTION_LOG",
-        value_name = "FILE"
-    )]
+    #[arg(long, help_heading = PREDICT, env = "HEADSTART_PREDICTION_LOG", value_name = "FILE")]
     pub(crate) prediction_log: Option<PathBuf>,
     /// Silence that ends a conversation [default: 900]
-    #[arg(
-        long,
-        help_heading = heading::PREDICT,
-        env = "HEADSTART_PREDICTION_HORIZON",
-        value_name = "SECONDS"
-    )]
+    #[arg(long, env = "HEADSTART_PREDICTION_HORIZON", value_name = "SECONDS")]
+    #[arg(help_heading = PREDICT)]
     pub(crate) prediction_horizon: Option<u64>,
     /// Explain recomputed tokens [default: on]
     ///
     /// /debug/requests, /debug/waterfall, the dashboard and metrics.
-    #[arg(long, help_heading = heading::OBSERVE, env = "HEADSTART_INSIGHT", value_name = "on|off")]
+    #[arg(long, help_heading = OBSERVE, env = "HEADSTART_INSIGHT", value_name = "on|off")]
     pub(crate) insight: Option<String>,
     /// Prices, for headstart_saved_money_total
     ///
     /// A TOML file with currency = "EUR" and, by model name or "*", [models."*"] with cache_miss,
     /// cache_hit and output, each for a million tokens; or builtin for relative prices. [default:
     /// none]
-    #[arg(
-        long,
-        help_heading = heading::OBSERVE,
-        env = "HEADSTART_PRICE_TABLE",
-        value_name = "FILE|builtin"
-    )]
+    #[arg(long, help_heading = OBSERVE, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
     pub(crate) price_table: Option<String>,
     /// Name a prefix on the dashboard; repeatable
     ///
     /// FILE has a system prompt, or the start of a plain prompt. The dashboard and `headstart
     /// index show` use NAME in place of a hash. Prompts with a cache_salt get no name.
-    #[arg(long, help_heading = heading::OBSERVE, value_name = "NAME=FILE")]
+    #[arg(long, help_heading = OBSERVE, value_name = "NAME=FILE")]
     pub(crate) label_prefix: Vec<String>,
     /// OpenTelemetry collector (OTLP over HTTP) [default: none]
     ///
     /// Such as `http://127.0.0.1:4318`; OTEL_TRACES_SAMPLER sets the sampling.
-    #[arg(long, help_heading = heading::OBSERVE, env = "HEADSTART_OTLP", value_name = "URL")]
+    #[arg(long, help_heading = OBSERVE, env = "HEADSTART_OTLP", value_name = "URL")]
     pub(crate) otlp: Option<String>,
     /// The engine itself, in place of a file's name.
     #[arg(skip)]
@@ -387,71 +287,20 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Fills what flags and environment left open from the file.
-    pub(super) fn over(self, file: ConfigFile) -> Result<Self> {
-        let ConfigFile { serve: file, profiles, tenants } = file;
-        Ok(Self {
-            listen: self.listen.or(file.listen),
-            // A file has `listen` only; host and port are flags.
-            host: self.host,
-            port: self.port,
-            replicas: self.replicas.or(file.replicas),
-            model: self.model.or(file.model),
-            served_model_name: self.served_model_name.or(file.served_model_name),
-            dtype: self.dtype.or(file.dtype),
-            executor: self.executor.or(file.executor),
-            cost_model: self.cost_model.or(file.cost_model),
-            // No file and no flag sets this one.
-            emulated: self.emulated,
-            strategy: self.strategy.or(file.strategy),
-            cache_blocks: self.cache_blocks.or(file.cache_blocks),
-            context_cache: self.context_cache.or(file.context_cache),
-            context_cache_dtype: self.context_cache_dtype.or(file.context_cache_dtype),
-            importance: self.importance.or(file.importance),
-            context_cache_gib: self.context_cache_gib.or(file.context_cache_gib),
-            context_cache_hours: self.context_cache_hours.or(file.context_cache_hours),
-            context_cache_tenant_gib: self
-                .context_cache_tenant_gib
-                .or(file.context_cache_tenant_gib),
-            host_cache_gib: self.host_cache_gib.or(file.host_cache_gib),
-            block_size: self.block_size.or(file.block_size),
-            policy: self.policy.or(file.policy),
-            predictor: self.predictor.or(file.predictor),
-            encoder: self.encoder.or(file.encoder),
-            prediction_log: self.prediction_log.or(file.prediction_log),
-            prediction_horizon: self.prediction_horizon.or(file.prediction_horizon),
-            queue_order: self.queue_order.or(file.queue_order),
-            max_batched_tokens: self.max_batched_tokens.or(file.max_batched_tokens),
-            max_sequences: self.max_sequences.or(file.max_sequences),
-            max_waiting: self.max_waiting.or(file.max_waiting),
-            otlp: self.otlp.or(file.otlp),
-            insight: self.insight.or(file.insight),
-            normalize: self.normalize.or(file.normalize),
-            shadow: self.shadow.or(file.shadow),
-            upstream: given_or(self.upstream, file.upstream),
-            kv_events_port: self.kv_events_port.or(file.kv_events_port),
-            upstream_timeout: self.upstream_timeout.or(file.upstream_timeout),
-            upstream_silence: self.upstream_silence.or(file.upstream_silence),
-            max_connections: self.max_connections.or(file.max_connections),
-            max_body_mib: self.max_body_mib.or(file.max_body_mib),
-            cors_origin: given_or(self.cors_origin, file.cors_origin),
-            label_prefix: given_or(self.label_prefix, file.label_prefix),
-            // A flag can only switch it on. `resolve` handles a variable that switches it off.
-            pass_admin_routes: self.pass_admin_routes || file.pass_admin_routes,
-            state_dir: self.state_dir.or(file.state_dir),
-            api_key_file: self.api_key_file.or(file.api_key_file),
-            shared_index: self.shared_index.or(file.shared_index),
-            index_secret: self.index_secret.or(file.index_secret),
-            price_table: self.price_table.or(file.price_table),
-            profiles: profiles::profiles(profiles)?,
-            tenants: tenants::tenants(tenants)?,
-        })
+    /// The options of the command line and the environment, which are in `matches`, over those of
+    /// `file`.
+    pub(super) fn over(file: ConfigFile, matches: &ArgMatches) -> Result<Self> {
+        let ConfigFile { serve, profiles, tenants } = file;
+        let profiles = profiles::profiles(profiles)?;
+        let mut options = Self { profiles, tenants: tenants::tenants(tenants)?, ..serve };
+        let pass_admin_routes = options.pass_admin_routes;
+        options.update_from_arg_matches(matches)?;
+        // A flag that is not given has a value too, which the file's replaces.
+        if matches.value_source("pass_admin_routes") == Some(ValueSource::DefaultValue) {
+            options.pass_admin_routes = pass_admin_routes;
+        }
+        Ok(options)
     }
-}
-
-/// The values of a repeatable option, or else those of the file.
-fn given_or<T>(given: Vec<T>, file: Vec<T>) -> Vec<T> {
-    if given.is_empty() { file } else { given }
 }
 
 /// A secret number; `None` for other text, whose error must not repeat it, as clap's would.

@@ -21,11 +21,11 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use headstart_core::UsageError;
 use headstart_insight::prices::{Price, PriceTable};
 use serde::Deserialize;
 
 use super::toml_error;
+use crate::exit::usage;
 
 /// Name of the built-in table.
 const BUILTIN_NAME: &str = "builtin";
@@ -74,7 +74,7 @@ pub(crate) fn read(name: &str) -> Result<PriceTable> {
         file => std::fs::read_to_string(Path::new(file))
             .with_context(|| format!("cannot read the price table {file} (--price-table)"))?,
     };
-    let wrong = |error| UsageError(format!("price table {name}: {error}"));
+    let wrong = |error| usage(format!("price table {name}: {error}"));
     Ok(parse(&text).map_err(wrong)?)
 }
 

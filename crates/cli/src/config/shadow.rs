@@ -1,7 +1,7 @@
 //! `--shadow KEY=N,…`.
 
+use crate::exit::usage;
 use anyhow::Result;
-use headstart_core::UsageError;
 use headstart_server::shadow::ShadowConfig;
 
 /// Blocks that all replicas of an arm may hold: names of blocks take some 60 bytes each, and
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<ShadowConfig> {
 }
 
 fn wrong(part: &str, why: &str) -> anyhow::Error {
-    UsageError(format!("--shadow {part}: {why}")).into()
+    usage(format!("--shadow {part}: {why}"))
 }
 
 #[cfg(test)]

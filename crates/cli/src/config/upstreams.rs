@@ -6,8 +6,8 @@
 
 use std::ops::RangeInclusive;
 
-use anyhow::Result;
-use headstart_core::UsageError;
+use crate::exit::usage;
+use anyhow::{Result, bail};
 use headstart_server::UpstreamConfig;
 
 /// Syntax of an upstream.
@@ -26,9 +26,10 @@ pub(super) fn parse(specs: &[String]) -> Result<Vec<UpstreamConfig>> {
     for (at, one) in configs.iter().enumerate() {
         for (before, other) in configs[..at].iter().enumerate() {
             if let Some(clash) = clash(other, one) {
-                let message =
-                    format!("--upstream {} and --upstream {}: {clash}", specs[before], specs[at]);
-                return Err(UsageError(message).into());
+                bail!(usage(format!(
+                    "--upstream {} and --upstream {}: {clash}",
+                    specs[before], specs[at]
+                )));
             }
         }
     }
@@ -126,7 +127,7 @@ fn endpoints(config: &UpstreamConfig) -> Vec<Endpoint> {
 
 fn upstream(spec: &str) -> Result<UpstreamConfig> {
     let wrong = |what: &str| -> anyhow::Error {
-        UsageError(format!("--upstream {spec}: {what}; the form is {UPSTREAM_FORM}")).into()
+        usage(format!("--upstream {spec}: {what}; the form is {UPSTREAM_FORM}"))
     };
     let mut parts = spec.split(',');
     let url = parts.next().filter(|url| !url.is_empty());

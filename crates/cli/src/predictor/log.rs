@@ -9,13 +9,13 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use headstart_core::UsageError;
+use anyhow::{Context, Result, bail};
 use headstart_predict::Definition;
 use headstart_predict::log::{OutcomeRecord, header_line};
 use headstart_server::prediction::{Became, TurnOutcome};
 
 use super::pending::PendingTurn;
+use crate::exit::usage;
 
 /// Largest log, bytes: some 340,000 turns of two vectors each, many times the 20,000 that the
 /// published classifier was trained on.
@@ -44,15 +44,14 @@ impl OutcomeLog {
         options.read(true).append(true).create(true).mode(0o600);
         let mut file = options
             .open(&path)
-            .map_err(|error| UsageError(format!("--prediction-log {name}: {error}")))?;
+            .map_err(|error| usage(format!("--prediction-log {name}: {error}")))?;
         let bytes = begin(&mut file, &header_line(&definition))
             .with_context(|| format!("--prediction-log {name}"))?;
         let Some(bytes) = bytes else {
-            let message = format!(
+            bail!(usage(format!(
                 "--prediction-log {name} holds something else, or rows of another encoder or \
                  definition; name another file"
-            );
-            return Err(UsageError(message).into());
+            )));
         };
         Ok(Self { path, definition, file: Some(file), bytes, max_bytes: MAX_LOG_BYTES })
     }

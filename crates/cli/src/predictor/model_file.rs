@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use headstart_core::UsageError;
 use headstart_predict::{ContinuationModel, Encoder, MAX_BYTES, ModelError, Predictor};
 
 use super::LivePredictor;
+use crate::exit::usage;
 
 /// Pause between two looks at the file. A change is taken over when two looks in a row find the
 /// same, so that a file is not read while it is being written.
@@ -64,9 +64,8 @@ impl ModelFile {
     /// # Errors
     /// [`UsageError`]: there is no model, or it does not work with this encoder.
     pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<ActiveModel> {
-        load(&self.path, encoder).map_err(|what| {
-            UsageError(format!("--predictor {}: {what}", self.path.display())).into()
-        })
+        load(&self.path, encoder)
+            .map_err(|what| usage(format!("--predictor {}: {what}", self.path.display())))
     }
 }
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use headstart_core::{Rng, SessionId};
+use headstart_core::{Rng, SessionId, UsageError};
 use headstart_predict::{ContinuationModel, log as outcome_log};
 use headstart_server::prediction::{Said, TurnId};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, ArgAction, Args, Command};
 
-use crate::config::ServeOptions;
+use crate::config::{ServeOptions, documented_default, help, is_setting, value_name};
 
 /// Columns of the comments.
 const COLUMNS: usize = 80;
@@ -50,20 +50,13 @@ pub(crate) fn template() -> String {
             heading = arg.get_help_heading();
             let _ = writeln!(text, "\n## {}", heading.unwrap_or_default());
         }
-        let help = arg.get_long_help().or(arg.get_help());
-        let help = help.map(ToString::to_string).unwrap_or_default();
         let _ = writeln!(text);
-        for paragraph in help.split("\n\n") {
+        for paragraph in help(arg).split("\n\n") {
             comment(&mut text, paragraph);
         }
         let _ = writeln!(text, "# {} = {}", arg.get_id().as_str().replace('_', "-"), sample(arg));
     }
     text + TABLES
-}
-
-/// `--host` and `--port` are for command lines: the file has `listen`.
-fn is_setting(arg: &Arg) -> bool {
-    !matches!(arg.get_id().as_str(), "host" | "port")
 }
 
 fn comment(text: &mut String, paragraph: &str) {
@@ -81,12 +74,8 @@ fn comment(text: &mut String, paragraph: &str) {
 
 /// The default of a setting, or a value of its type.
 fn sample(arg: &Arg) -> String {
-    let help = arg.get_long_help().or(arg.get_help());
-    let help = help.map(ToString::to_string).unwrap_or_default();
-    let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
-    let default = default.map(|(default, _)| default);
-    let names = arg.get_value_names().unwrap_or_default();
-    let name = names.first().map(|name| name.as_str()).unwrap_or_default();
+    let (default, name) = (documented_default(arg), value_name(arg));
+    let default = default.as_deref();
     match (arg.get_action(), name) {
         (ArgAction::SetTrue, _) => "false".to_owned(),
         (ArgAction::Append, _) => "[]".to_owned(),

@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use headstart_core::figures::counted;
 
-use super::{CONTEXT_CACHE_GIB, usage};
+use super::CONTEXT_CACHE_GIB;
 use crate::config::ServeOptions;
+use crate::exit::usage;
 use crate::machine::memory_bytes;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -20,7 +21,7 @@ pub(super) fn check(options: &ServeOptions, place: &str) -> Result<()> {
     if let Some(memory) = memory_bytes().map(|bytes| bytes as f64 / GIB)
         && host_gib > memory
     {
-        return Err(usage(&format!(
+        return Err(usage(format!(
             "--host-cache-gib takes {host_gib:.1} GiB with {}, more than this \
              machine's memory of {memory:.1} GiB",
             counted(replicas as u64, "replica")

@@ -11,8 +11,9 @@ use headstart_engine::kv::{KvStorageFormat, Probes};
 use headstart_selective::{GuardOptions, NodeOptions, Selecting};
 use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
-use super::{FleetShape, UNIT_TOKENS, usage};
+use super::{FleetShape, UNIT_TOKENS};
 use crate::config::importance::ImportanceOption;
+use crate::exit::usage;
 
 /// Share of the context cache's budget that packs may take.
 const PACK_SHARE: f64 = 0.2;
@@ -212,7 +213,7 @@ fn refuse(shape: &FleetShape<'_>) -> Result<()> {
         ));
     }
     match wrong_block(shape.block_size) {
-        Some(problem) => Err(usage(&problem)),
+        Some(problem) => Err(usage(problem)),
         None => Ok(()),
     }
 }

@@ -21,6 +21,7 @@ use headstart_core::BlockId;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use crate::ModelConfig;
 use crate::kv::LayerKv;
 use kernels::{KEYS, RowState, SCORE_ROWS, VALUE_ROWS, add_rows, score_vectors, soften};
 
@@ -52,6 +53,12 @@ pub struct Heads {
 }
 
 impl Heads {
+    /// Those of a model.
+    #[must_use]
+    pub(crate) fn of(config: &ModelConfig) -> Self {
+        Self { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim }
+    }
+
     fn query_width(self) -> usize {
         self.num_kv * self.group * self.dim
     }

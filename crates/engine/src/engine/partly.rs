@@ -26,6 +26,7 @@ impl Engine {
             Computer::Cpu(executor) => Computer::Cpu(Box::new(executor.with_probes(&probes))),
             Computer::Other(_) => panic!("who computes nothing needs no importance"),
         };
+        let guard = Guard::new(importance.guard);
         let config = &self.config;
         let importance = ImportanceLoader::new(
             importance,
@@ -38,7 +39,6 @@ impl Engine {
         let layout = Some(importance.layout());
         let hasher = hasher(&self.model, &self.name, config, layout, None);
         self.hasher = Arc::new(hasher);
-        let guard = Guard::new(importance.guard());
         self.scheduler = self.scheduler.with_partly(importance.when(), guard);
         self.importance = Some(importance);
         self
@@ -55,8 +55,9 @@ impl Engine {
     pub(super) fn begin_check(&mut self, now: Nanos) {
         if let (Some(importance), Computer::Cpu(executor)) =
             (&mut self.importance, &mut self.executor)
+            && let Some(seq) = importance.checks.begin(&mut self.scheduler, now)
         {
-            importance.begin_check(&mut self.scheduler, executor, now);
+            executor.watch(seq);
         }
     }
 
@@ -65,7 +66,8 @@ impl Engine {
         if let (Some(importance), Computer::Cpu(executor)) =
             (&mut self.importance, &mut self.executor)
         {
-            importance.take_checked(&mut outputs, &mut self.scheduler, executor);
+            let logits = || executor.take_watched();
+            importance.checks.take(&mut outputs, &mut self.scheduler, logits);
         }
         outputs
     }

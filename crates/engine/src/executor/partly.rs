@@ -76,14 +76,9 @@ impl CpuExecutor {
         stored: &StoredKeys,
         front: usize,
     ) -> Vec<Vec<f32>> {
-        let config = &self.model.config;
         let probed = ProbedLayer {
             probes,
-            heads: Heads {
-                num_kv: config.num_kv_heads,
-                group: config.group(),
-                dim: config.head_dim,
-            },
+            heads: Heads::of(&self.model.config),
             qkv: &activations.buffers.qkv,
             stored,
             front: (self.kv.layer(layer), &activations.blocks()[..front]),

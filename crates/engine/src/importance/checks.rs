@@ -25,11 +25,12 @@ struct Check {
 
 /// Queue of checks, with the running one.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     waiting: VecDeque<Check>,
     running: Option<Check>,
     begun: u64,
-    barred: BarredPrefixes,
+    /// Prefixes that were barred.
+    pub(super) barred: BarredPrefixes,
 }
 
 /// Prefixes that were barred: a guard forgets some again, so it cannot be counted there.
@@ -68,13 +69,13 @@ impl Checks {
     }
 
     /// Whether one waits or is computed.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.running.is_none()
     }
 
     /// Begins with the next one where nothing else is to be done. The sequence whose logits are
     /// wanted.
-    pub(super) fn begin(&mut self, scheduler: &mut Scheduler, now: Nanos) -> Option<SeqId> {
+    pub(crate) fn begin(&mut self, scheduler: &mut Scheduler, now: Nanos) -> Option<SeqId> {
         // A check begins only while no request waits or runs, because it must not delay one.
         if self.running.is_some() || !scheduler.is_idle() {
             return None;
@@ -91,7 +92,7 @@ impl Checks {
     }
 
     /// Takes its own outputs out; `logits` are those of the check that has its token.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         outputs: &mut Vec<Output>,
         scheduler: &mut Scheduler,
@@ -129,11 +130,6 @@ impl Checks {
             self.barred.prefixes += 1;
             self.barred.last = Some(unit);
         }
-    }
-
-    /// Prefixes that were barred.
-    pub(super) fn barred(&self) -> BarredPrefixes {
-        self.barred
     }
 }
 
@@ -179,7 +175,7 @@ mod tests {
         ] {
             checks.judge(&check_of(units, logits), &full, &mut guard);
             let expected = BarredPrefixes { prefixes: barred, last: last.map(BlockHash::from_u64) };
-            assert_eq!(checks.barred(), expected);
+            assert_eq!(checks.barred, expected);
         }
         assert_eq!(guard.counts().barred, 1);
     }
@@ -203,7 +199,7 @@ mod tests {
             checks.judge(&check_of(units, [0.0, 4.0]), &[4.0, 0.0], &mut guard);
             let last = Some(BlockHash::from_u64(last));
             let expected = BarredPrefixes { prefixes: barred, last };
-            assert_eq!(checks.barred(), expected, "{units:?}");
+            assert_eq!(checks.barred, expected, "{units:?}");
         }
     }
 }

@@ -7,33 +7,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use headstart_cache::tiers::PARTS_FROM;
+use headstart_cache::tiers::{FetchState, PARTS_FROM};
 use headstart_core::transfer::{PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, Nanos, Tier};
 use headstart_selective::{PartCache, PartCounts};
 
+use crate::kv::Section;
+
 /// The ids of transfers of parts begin here: those of whole units never come so far.
 const FIRST_ID: u64 = 1 << 63;
-
-/// The two kinds of part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PartKind {
-    /// Keys of a unit's probes.
-    Probes,
-    /// All else of a unit, or a chunk of a pack.
-    Rest,
-}
-
-/// State of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Where {
-    /// Available.
-    Here,
-    /// On its way.
-    Loading,
-    /// It did not come.
-    Gone,
-}
 
 /// Parts that are available or being loaded.
 pub(super) struct PartTable {
@@ -98,10 +80,10 @@ impl PartTable {
         }
     }
 
-    fn cache(&mut self, kind: PartKind) -> &mut PartCache {
+    fn cache(&mut self, kind: Section) -> &mut PartCache {
         match kind {
-            PartKind::Probes => &mut self.probes,
-            PartKind::Rest => &mut self.rest,
+            Section::Probes => &mut self.probes,
+            Section::Rest => &mut self.rest,
         }
     }
 
@@ -112,7 +94,7 @@ impl PartTable {
 
     /// Holds a part, which is loaded if need be. Says where it comes from, and whether it was asked
     /// for from the disk just now.
-    pub(super) fn ask(&mut self, kind: PartKind, name: PartName, bytes: u64) -> (Tier, bool) {
+    pub(super) fn ask(&mut self, kind: Section, name: PartName, bytes: u64) -> (Tier, bool) {
         let found = self.cache(kind).find(name);
         self.cache(kind).hold(name);
         // If no cache keeps it, it comes from the disk, or another prompt holds it already.
@@ -139,11 +121,11 @@ impl PartTable {
     }
 
     /// Returns the state of a held part.
-    pub(super) fn look(&self, name: PartName) -> Where {
+    pub(super) fn look(&self, name: PartName) -> FetchState {
         match self.states.get(&name) {
-            Some(PartResidency::Here) => Where::Here,
-            Some(PartResidency::Loading { .. }) => Where::Loading,
-            None => Where::Gone,
+            Some(PartResidency::Here) => FetchState::Here,
+            Some(PartResidency::Loading { .. }) => FetchState::Loading,
+            None => FetchState::Gone,
         }
     }
 
@@ -174,13 +156,13 @@ impl PartTable {
     }
 
     /// Parts of one kind were used, each with the share of its tokens that mattered.
-    pub(super) fn used(&mut self, kind: PartKind, parts: &[(PartName, f32)], now: Nanos) {
+    pub(super) fn used(&mut self, kind: Section, parts: &[(PartName, f32)], now: Nanos) {
         let released = self.cache(kind).used(parts, now);
         self.release(released);
     }
 
     /// A part is needed no more by one that asked for it.
-    pub(super) fn let_go(&mut self, kind: PartKind, name: PartName) {
+    pub(super) fn let_go(&mut self, kind: Section, name: PartName) {
         let released = self.cache(kind).let_go(name);
         self.release(released);
     }
@@ -247,7 +229,7 @@ mod tests {
     fn the_disk_was_asked_when_whoever_moves_bytes_says() {
         let mut parts = parts();
         let name = PartName { record: BlockHash::from_u64(1), part: 3 };
-        assert_eq!(parts.ask(PartKind::Rest, name, 700), (Tier::Disk, true));
+        assert_eq!(parts.ask(Section::Rest, name, 700), (Tier::Disk, true));
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");
         };
@@ -261,7 +243,7 @@ mod tests {
         };
         let ended = FinishedDiskLoad { bytes: 700, asked_at: at(9_000), arrived: Some(at(9_250)) };
         assert_eq!(parts.loaded(report, at(11_000)), Some(ended));
-        assert_eq!(parts.look(name), Where::Here);
+        assert_eq!(parts.look(name), FetchState::Here);
         assert_eq!(parts.loaded(report, at(11_000)), None, "it ended");
     }
 
@@ -269,7 +251,7 @@ mod tests {
     fn what_does_not_come_has_no_arrival() {
         let mut parts = parts();
         let name = PartName { record: BlockHash::from_u64(1), part: 0 };
-        parts.ask(PartKind::Probes, name, 5);
+        parts.ask(Section::Probes, name, 5);
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");
         };
@@ -281,6 +263,6 @@ mod tests {
         };
         let ended = parts.loaded(report, Nanos(3)).expect("from the disk");
         assert_eq!((ended.bytes, ended.arrived), (5, None));
-        assert_eq!(parts.look(name), Where::Gone);
+        assert_eq!(parts.look(name), FetchState::Gone);
     }
 }

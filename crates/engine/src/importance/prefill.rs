@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use headstart_cache::tiers::FetchState;
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::PartlyLoadedPrompt;
@@ -20,12 +21,12 @@ use headstart_selective::{Cover, Packs, PartRead, Selecting, Wish, fit, reads, s
 
 use super::PartSizes;
 use super::attended::AttendedTokens;
-use super::parts::{PartKind, PartTable, Where};
+use super::parts::PartTable;
 use super::tally::PartialLoadTally;
 use crate::CpuExecutor;
 use crate::cpu::attention::column_sums::StoredKeys;
 use crate::executor::partly::{Activations, Pieces};
-use crate::kv::{Probes, Section, StoredToken};
+use crate::kv::{Probes, Section};
 
 /// A prompt whose stored prefix is being loaded in part.
 pub(super) struct PartialPrefill {
@@ -33,12 +34,13 @@ pub(super) struct PartialPrefill {
     pub(super) partly: PartlyLoadedPrompt,
     activations: Activations,
     layer: usize,
-    computed: usize,
+    /// Number of computations so far, two per layer.
+    pub(super) computed: usize,
     /// Whether a pack was gone: the layer's parts are units'.
     avoids_packs: bool,
     stage: Stage,
     /// Parts that it asked for, with the layer that needs them.
-    held: Vec<(usize, PartKind, PartName)>,
+    held: Vec<(usize, Section, PartName)>,
     pruned: Vec<u32>,
     /// Tokens named in each layer, counted from the first unit's first; none where all were kept.
     pub(super) named: Vec<Vec<u32>>,
@@ -122,19 +124,13 @@ impl PartialPrefill {
         }
         for index in 0..self.units() {
             let unit = self.partly.units()[index];
-            self.ask(layer, PartKind::Probes, probe_part(unit, layer), shared, now);
+            self.ask(layer, Section::Probes, probe_part(unit, layer), shared, now);
             // Nothing will be chosen, so the rest parts need not wait for the probes.
             if shared.wants_all() {
-                let part = shared.shape.rest_part(layer);
-                let rest = PartName { record: unit, part };
-                self.ask(layer, PartKind::Rest, rest, shared, now);
+                let rest = shared.shape.part(Section::Rest, unit, layer);
+                self.ask(layer, Section::Rest, rest, shared, now);
             }
         }
-    }
-
-    /// Number of computations so far, two per layer.
-    pub(super) fn computed(&self) -> usize {
-        self.computed
     }
 
     fn units(&self) -> usize {
@@ -149,11 +145,11 @@ impl PartialPrefill {
     ) -> PrefillProgress {
         loop {
             match self.wait(shared.parts) {
-                Where::Here => {}
-                Where::Loading => return PrefillProgress::Waits,
+                FetchState::Here => {}
+                FetchState::Loading => return PrefillProgress::Waits,
                 // A pack may be dropped at any time; units hold the same tokens.
-                Where::Gone if self.is_without_packs(shared, now) => continue,
-                Where::Gone => return PrefillProgress::Failed,
+                FetchState::Gone if self.is_without_packs(shared, now) => continue,
+                FetchState::Gone => return PrefillProgress::Failed,
             }
             // After a finished layer the next one waits for its probe parts; `choose` sets its own.
             let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
@@ -173,7 +169,7 @@ impl PartialPrefill {
     }
 
     /// Whether what the stage waits for is there.
-    fn wait(&mut self, parts: &PartTable) -> Where {
+    fn wait(&mut self, parts: &PartTable) -> FetchState {
         let (layer, units) = (self.layer, self.partly.units());
         let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage
         {
@@ -186,17 +182,17 @@ impl PartialPrefill {
         // Held parts stay available, so those found before are not looked at again.
         for name in names.skip(*here) {
             match parts.look(name) {
-                Where::Here => *here += 1,
+                FetchState::Here => *here += 1,
                 other => return other,
             }
         }
-        Where::Here
+        FetchState::Here
     }
 
     fn ask(
         &mut self,
         layer: usize,
-        kind: PartKind,
+        kind: Section,
         name: PartName,
         shared: &mut PrefillContext<'_>,
         now: Nanos,
@@ -218,15 +214,20 @@ impl PartialPrefill {
         } else {
             self.select(shared)
         };
+        self.begin_rest(chosen, shared, now);
+        // The next layer's parts come while this one is computed.
+        self.ask_ahead(self.layer + 1, shared, now);
+    }
+
+    /// Asks for the parts that hold the chosen tokens.
+    fn begin_rest(&mut self, chosen: AttendedTokens, shared: &mut PrefillContext<'_>, now: Nanos) {
         let reads = self.reads(&chosen, shared);
         // Otherwise the rest parts were asked for ahead, with the probe parts.
         if !shared.wants_all() {
             for read in &reads {
-                self.ask(self.layer, PartKind::Rest, read.part, shared, now);
+                self.ask(self.layer, Section::Rest, read.part, shared, now);
             }
         }
-        // The next layer's parts come while this one is computed.
-        self.ask_ahead(self.layer + 1, shared, now);
         self.stage = Stage::Rest { chosen, reads, here: 0 };
     }
 
@@ -244,17 +245,13 @@ impl PartialPrefill {
         }
         let gone = reads
             .iter()
-            .filter(|read| is_pack(read) && shared.parts.look(read.part) == Where::Gone);
+            .filter(|read| is_pack(read) && shared.parts.look(read.part) == FetchState::Gone);
         self.missing.extend(gone.map(|read| read.part.record));
         self.avoids_packs = true;
         // Whole parts were chosen among chunks that are gone.
         let chosen = self.select(shared);
-        let reads = self.reads(&chosen, shared);
         // Parts of the first choice stay held until the layer is done.
-        for read in &reads {
-            self.ask(self.layer, PartKind::Rest, read.part, shared, now);
-        }
-        self.stage = Stage::Rest { chosen, reads, here: 0 };
+        self.begin_rest(chosen, shared, now);
         true
     }
 
@@ -342,12 +339,12 @@ impl PartialPrefill {
         let named = &chosen.selection.tokens;
         let share = |read: &PartRead| mattered(read, named) as f32 / unit_tokens as f32;
         let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
-        shared.parts.used(PartKind::Rest, &used, now);
+        shared.parts.used(Section::Rest, &used, now);
         let units = self.partly.units().iter();
         // All tokens of a probe part are read, whatever is chosen.
         let probes = units.map(|&unit| (probe_part(unit, self.layer), 1.0));
         let probes: Vec<_> = probes.collect();
-        shared.parts.used(PartKind::Probes, &probes, now);
+        shared.parts.used(Section::Probes, &probes, now);
         self.tally.layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
         // A selection of all tokens says nothing about which ones matter.
@@ -372,20 +369,13 @@ impl PartialPrefill {
         let units = self.partly.units().iter();
         let probes: Vec<&[u8]> =
             units.map(|&unit| at_hand(mover, probe_part(unit, self.layer))).collect();
-        let block = |bytes: &'_ [u8], token: usize, block_bytes: usize| -> (usize, usize) {
-            debug_assert!(token / shape.block_size * block_bytes < bytes.len().max(1));
-            (token / shape.block_size * block_bytes, token % shape.block_size)
-        };
         let pieces = tokens.iter().map(|&(token, index, place)| {
             let (unit, token) =
                 (token as usize / shape.unit_tokens, token as usize % shape.unit_tokens);
-            let (at, slot) = block(probes[unit], token, shape.probe_block_bytes);
-            let bytes = &probes[unit][at..][..shape.probe_block_bytes];
-            let probes = StoredToken { block: bytes, slot };
-            let (at, slot) = block(parts[index], place.into(), shape.rest_block_bytes);
-            let bytes = &parts[index][at..][..shape.rest_block_bytes];
-            let rest = StoredToken { block: bytes, slot };
-            Pieces { probes, rest }
+            Pieces {
+                probes: shape.stored(Section::Probes, probes[unit], token),
+                rest: shape.stored(Section::Rest, parts[index], place.into()),
+            }
         });
         let front = self.partly.stored.start / shape.block_size;
         shared.executor.place(&self.activations, self.layer, front, pieces);
@@ -397,16 +387,13 @@ impl PartialPrefill {
         let unit_blocks = shape.unit_tokens / shape.block_size;
         let skip = self.partly.skip / shape.block_size;
         let first = self.partly.stored.start / shape.block_size - skip;
-        for (section, bytes) in
-            [(Section::Probes, shape.probe_block_bytes), (Section::Rest, shape.rest_block_bytes)]
-        {
-            let part = |unit| match section {
-                Section::Probes => probe_part(unit, self.layer),
-                Section::Rest => PartName { record: unit, part: shape.rest_part(self.layer) },
-            };
+        for section in [Section::Probes, Section::Rest] {
+            let (bytes, layer) = (shape.block_bytes(section), self.layer);
             let units = self.partly.units().iter().enumerate();
             let blocks = units.flat_map(|(index, &unit)| {
-                let blocks = at_hand(mover, part(unit)).chunks_exact(bytes).enumerate();
+                let blocks = at_hand(mover, shape.part(section, unit, layer))
+                    .chunks_exact(bytes)
+                    .enumerate();
                 blocks.map(move |(block, bytes)| (index * unit_blocks + block, bytes))
             });
             // The device has these blocks of the first unit already.

@@ -3,7 +3,7 @@
 use headstart_core::Tier;
 use headstart_selective::Selection;
 
-use super::parts::PartKind;
+use crate::kv::Section;
 
 /// Places of [`PartialLoadTally::parts`].
 pub(super) const DISK: usize = 2;
@@ -97,10 +97,10 @@ impl PartialLoadTally {
 
     /// Counts a needed part. One that no cache keeps counts as available or being loaded, until
     /// [`Self::asked`] counts it as read from the disk.
-    pub(super) fn loaded(&mut self, kind: PartKind, from: Tier, bytes: u64) {
+    pub(super) fn loaded(&mut self, kind: Section, from: Tier, bytes: u64) {
         match kind {
-            PartKind::Probes => self.probe_bytes += bytes,
-            PartKind::Rest => self.rest_bytes += bytes,
+            Section::Probes => self.probe_bytes += bytes,
+            Section::Rest => self.rest_bytes += bytes,
         }
         let place = match from {
             Tier::Device => 0,
@@ -150,14 +150,12 @@ impl PartialLoadTally {
     fn sum(&mut self, other: &Self, op: impl Fn(u64, u64) -> u64) {
         // Copied, because `counts` borrows mutably.
         let mut other = *other;
-        let counts = self.counts().into_iter().zip(other.counts());
+        let counts = self.counts().zip(other.counts());
         counts.for_each(|(mine, others)| *mine = op(*mine, *others));
     }
 
-    fn counts(&mut self) -> [&mut u64; 20] {
-        let [device_parts, host_parts, disk_parts, shared_parts] = &mut self.parts;
-        let [device_bytes, host_bytes, disk_bytes, shared_bytes] = &mut self.bytes;
-        [
+    fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
+        let counts = [
             &mut self.prompts,
             &mut self.failed,
             &mut self.late,
@@ -165,19 +163,12 @@ impl PartialLoadTally {
             &mut self.whole_bytes,
             &mut self.probe_bytes,
             &mut self.rest_bytes,
-            device_parts,
-            host_parts,
-            disk_parts,
-            shared_parts,
-            device_bytes,
-            host_bytes,
-            disk_bytes,
-            shared_bytes,
             &mut self.selected_tokens,
             &mut self.read_tokens,
             &mut self.chunks,
             &mut self.layers,
             &mut self.full_layers,
-        ]
+        ];
+        counts.into_iter().chain(&mut self.parts).chain(&mut self.bytes)
     }
 }

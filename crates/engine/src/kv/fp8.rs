@@ -104,16 +104,7 @@ fn encode_as<T: Copy>(group: &[T], codes: &mut [u8], wide: impl Fn(T) -> f32) ->
 /// # Panics
 /// When there are not as many codes as numbers.
 pub fn decode(codes: &[u8], exponent: i8, group: &mut [f32]) {
-    assert_eq!(group.len(), codes.len(), "one code for each number");
-    let up = scale_of(exponent);
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            for (number, &code) in group.iter_mut().zip(codes) {
-                *number = number_of(code, up);
-            }
-        },
-    );
+    decode_as(codes, exponent, group, |number| number);
 }
 
 /// The same to bf16, which has room for every number that was coded.
@@ -121,13 +112,17 @@ pub fn decode(codes: &[u8], exponent: i8, group: &mut [f32]) {
 /// # Panics
 /// When there are not as many codes as numbers.
 pub fn decode_bf16(codes: &[u8], exponent: i8, group: &mut [bf16]) {
+    decode_as(codes, exponent, group, |number| bf16::from_bits((number.to_bits() >> 16) as u16));
+}
+
+fn decode_as<T>(codes: &[u8], exponent: i8, group: &mut [T], narrow: impl Fn(f32) -> T) {
     assert_eq!(group.len(), codes.len(), "one code for each number");
     let up = scale_of(exponent);
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (number, &code) in group.iter_mut().zip(codes) {
-                *number = bf16::from_bits((number_of(code, up).to_bits() >> 16) as u16);
+                *number = narrow(number_of(code, up));
             }
         },
     );

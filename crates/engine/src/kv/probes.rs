@@ -179,30 +179,41 @@ impl RestFormat {
 
 impl TokenFormat for RestFormat {
     fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
-        let (size, element) = (self.block_size, self.element);
+        let size = self.block_size;
         // A part has several blocks, and the token lies in one of them.
         let from = &from[at / size * self.block_bytes()..][..self.block_bytes()];
         let to = &mut to[to_at / size * self.block_bytes()..][..self.block_bytes()];
-        let (at, to_at) = (at % size * element, to_at % size * element);
-        let columns = self.keys * self.dim;
-        let rows = size * element;
-        // Keys are transposed: a token has one element in each of these columns.
-        for column in 0..columns {
-            let start = column * rows;
-            to[start + to_at..][..element].copy_from_slice(&from[start + at..][..element]);
-        }
-        // Values are rows, so a token's value is one piece.
-        for head in 0..self.values {
-            let start = columns * rows + head * self.dim * rows;
-            let (at, to_at) = (start + at * self.dim, start + to_at * self.dim);
-            let bytes = self.dim * element;
-            to[to_at..to_at + bytes].copy_from_slice(&from[at..at + bytes]);
+        let keys = Columns { size, element: self.element };
+        let values = Columns { size, element: self.dim * self.element };
+        let key_bytes = self.keys * self.dim * size * self.element;
+        let (from_keys, from_values) = from.split_at(key_bytes);
+        let (to_keys, to_values) = to.split_at_mut(key_bytes);
+        keys.copy(from_keys, at % size, to_keys, to_at % size);
+        values.copy(from_values, at % size, to_values, to_at % size);
+    }
+}
+
+/// Columns of `size` tokens, with `element` bytes of each. Keys are transposed: a token has one
+/// number in each of many columns. Of a head's values it has one piece, in one column.
+#[derive(Clone, Copy)]
+struct Columns {
+    size: usize,
+    element: usize,
+}
+
+impl Columns {
+    /// Copies a token from slot `at` to slot `to_at` of other columns.
+    fn copy(self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
+        let Self { size, element } = self;
+        let columns = from.chunks_exact(size * element);
+        for (from, to) in columns.zip(to.chunks_exact_mut(size * element)) {
+            to[to_at * element..][..element].copy_from_slice(&from[at * element..][..element]);
         }
     }
 }
 
 /// The two parts of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// The probes' keys.
     Probes,
@@ -218,26 +229,33 @@ pub struct SectionOf<'a> {
 
 impl DevicePart for SectionOf<'_> {
     fn block_bytes(&self) -> usize {
-        let (keys, values) = self.layer.heads_of(self.section);
-        (keys.count() + values.count()) * self.layer.head_bytes()
+        self.layer.heads_of(self.section).count() * self.layer.head_bytes()
     }
 
     fn read(&self, block: BlockId, bytes: &mut [u8]) {
-        let (keys, values) = self.layer.heads_of(self.section);
-        let mut pieces = bytes.chunks_exact_mut(self.layer.head_bytes());
-        for head in keys {
-            let from = self.layer.keys.bytes(self.layer.range(block, head));
-            pieces.next().expect("a piece a head").copy_from_slice(from);
-        }
-        for head in values {
-            let from = self.layer.values.bytes(self.layer.range(block, head));
-            pieces.next().expect("a piece a head").copy_from_slice(from);
+        let pieces = bytes.chunks_exact_mut(self.layer.head_bytes());
+        for (piece, (side, head)) in pieces.zip(self.layer.heads_of(self.section)) {
+            let range = self.layer.range(block, head);
+            piece.copy_from_slice(match side {
+                Side::Keys => self.layer.keys.bytes(range),
+                Side::Values => self.layer.values.bytes(range),
+            });
         }
     }
 
     fn write(&mut self, block: BlockId, bytes: &[u8]) {
-        self.layer.write_section(self.section, block, bytes);
+        let pieces = bytes.chunks_exact(self.layer.head_bytes());
+        for (piece, (side, head)) in pieces.zip(self.layer.heads_of(self.section)) {
+            self.layer.head_mut(block, side, head).copy_from_slice(piece);
+        }
     }
+}
+
+/// What a head has of a token.
+#[derive(Clone, Copy)]
+enum Side {
+    Keys,
+    Values,
 }
 
 /// A token in a copy of a section of a block.
@@ -267,60 +285,39 @@ impl LayerKv {
         self.head_dim * self.block_size * self.keys.dtype().bytes()
     }
 
-    /// The heads whose keys, and those whose values, a section has.
-    fn heads_of(
-        &self,
-        section: Section,
-    ) -> (impl Iterator<Item = usize> + use<>, impl Iterator<Item = usize> + use<>) {
+    /// The heads of a section, each with what of it the section has: first keys, then values.
+    fn heads_of(&self, section: Section) -> impl Iterator<Item = (Side, usize)> + use<> {
         let probes = self.probes.clone().expect("its probes lie apart");
         let (wants_probed, num_values) = match section {
             Section::Probes => (true, 0),
             Section::Rest => (false, self.num_kv_heads),
         };
         let keys = (0..self.num_kv_heads).filter(move |&head| probes[head] == wants_probed);
-        (keys, 0..num_values)
+        let values = (0..num_values).map(|head| (Side::Values, head));
+        keys.map(|head| (Side::Keys, head)).chain(values)
     }
 
-    /// Copies what [`SectionOf::read`] gave to a block.
-    fn write_section(&mut self, section: Section, block: BlockId, bytes: &[u8]) {
-        let (keys, values) = self.heads_of(section);
-        let mut pieces = bytes.chunks_exact(self.head_bytes());
-        for head in keys {
-            let range = self.range(block, head);
-            let to = self.keys.bytes_mut(range);
-            to.copy_from_slice(pieces.next().expect("a piece a head"));
-        }
-        for head in values {
-            let range = self.range(block, head);
-            let to = self.values.bytes_mut(range);
-            to.copy_from_slice(pieces.next().expect("a piece a head"));
+    /// A head's keys or values of a block.
+    fn head_mut(&mut self, block: BlockId, side: Side, head: usize) -> &mut [u8] {
+        let range = self.range(block, head);
+        match side {
+            Side::Keys => self.keys.bytes_mut(range),
+            Side::Values => self.values.bytes_mut(range),
         }
     }
 
     /// Copies one token of a block's section.
     pub(crate) fn place_token(&mut self, section: Section, token: StoredToken<'_>, to: TokenSlot) {
         let StoredToken { block: from, slot } = token;
-        let TokenSlot { block, slot: to_slot } = to;
-        let (keys, values) = self.heads_of(section);
-        let (size, dim) = (self.block_size, self.head_dim);
-        let element = self.keys.dtype().bytes();
-        let mut pieces = from.chunks_exact(self.head_bytes());
-        for head in keys {
-            let range = self.range(block, head);
-            let to = self.keys.bytes_mut(range);
-            let from = pieces.next().expect("a piece a head");
-            // Keys are transposed, so a token's key is one element in each row.
-            for row in 0..dim {
-                let (at, to_at) = ((row * size + slot) * element, (row * size + to_slot) * element);
-                to[to_at..to_at + element].copy_from_slice(&from[at..at + element]);
-            }
-        }
-        for head in values {
-            let range = self.range(block, head);
-            let to = self.values.bytes_mut(range);
-            let from = pieces.next().expect("a piece a head");
-            let bytes = dim * element;
-            to[to_slot * bytes..][..bytes].copy_from_slice(&from[slot * bytes..][..bytes]);
+        let (size, number) = (self.block_size, self.keys.dtype().bytes());
+        let pieces = from.chunks_exact(self.head_bytes());
+        for (from, (side, head)) in pieces.zip(self.heads_of(section)) {
+            let element = match side {
+                Side::Keys => number,
+                Side::Values => self.head_dim * number,
+            };
+            let head = self.head_mut(to.block, side, head);
+            Columns { size, element }.copy(from, slot, head, to.slot);
         }
     }
 }

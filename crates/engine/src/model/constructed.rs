@@ -57,7 +57,7 @@ use headstart_scheduler::Sampling;
 use super::{GenerationDefaults, LanguageModel};
 use crate::ModelConfig;
 use crate::config::{Family, Rope};
-use crate::kv::{Dtype, Numbers};
+use crate::kv::{Dtype, Numbers, Probes};
 
 /// Changes with the weights: part of every block's identity.
 const REVISION: u32 = 1;
@@ -108,12 +108,8 @@ impl HeadLayout {
     /// each third.
     #[must_use]
     pub fn probes(self) -> [usize; 3] {
-        let config = config(self);
-        if config.group() == 1 {
-            return [0, 1, 2];
-        }
-        let middle = |third: usize| (2 * third + 1) * config.num_kv_heads / 6;
-        [0, 1, 2].map(|third| middle(third) * config.group())
+        let probes = Probes::of(&config(self));
+        probes.heads().try_into().expect("there are three")
     }
 }
 

@@ -18,7 +18,7 @@ use headstart_core::{BlockId, SeqId, TokenId};
 use headstart_scheduler::{Batch, Entry};
 use rayon::prelude::*;
 
-use super::{QkvProjection, embed, feed_forward, head, heads, project};
+use super::{QkvProjection, embed, feed_forward, head, project};
 use crate::cpu::attention::Heads;
 use crate::cpu::linear::Write;
 use crate::executor::Rotation;
@@ -78,7 +78,7 @@ impl ReferencePrefix {
             num_tokens: tokens.len(),
             dtype,
             layers: layers
-                .map(|layer| KeysValues::read(pool, layer, tokens.len(), heads(model)))
+                .map(|layer| KeysValues::read(pool, layer, tokens.len(), Heads::of(&model.config)))
                 .collect(),
         }
     }
@@ -111,7 +111,11 @@ impl ReferencePrefix {
             // The engine reads these back from its pool, which rounds them.
             round(self.dtype, &mut own.k);
             round(self.dtype, &mut own.v);
-            let view = VisibleKv { heads: heads(model), prefix: &self.layers[index], own: &own };
+            let view = VisibleKv {
+                heads: Heads::of(&model.config),
+                prefix: &self.layers[index],
+                own: &own,
+            };
             let importance = probes.par_iter().map(|probe| view.importance(*probe));
             let importance: Vec<Vec<f32>> = importance.collect();
             let mut kept = choose(index, &importance);

@@ -10,7 +10,6 @@
 //! does not know what entries say.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use headstart_core::ReplicaId;
@@ -236,9 +235,7 @@ fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let written = snapshot::write(shared, link, &keys, &lease, position)?;
     let mut state = shared.lock();
     state.is_urgent |= has_more;
-    if let Some(seat) = state.seats.get_mut(&replica) {
-        shared.note_base(replica, seat, written);
-    }
+    state.note_base(shared, replica, written);
     Ok(())
 }
 
@@ -266,7 +263,7 @@ fn write(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<bool> {
             // Without an answer the entry may be missing, and later ones would leave a hole.
             let answer = answers.next().unwrap_or(LeaseCheck::No);
             if state.check_held(shared, replica, &lease, answer) {
-                state.note_sent(shared, replica, entry.position);
+                state.note_sent(replica, entry.position);
             }
         }
     }
@@ -294,8 +291,9 @@ fn give_back(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
 impl SyncContext {
     /// All was done that began then: the server is there.
     fn note_round(&self, started: Instant) {
-        self.lock().renewed = Some(started);
-        if !self.counts.is_connected.swap(true, Relaxed) {
+        let mut state = self.lock();
+        state.renewed = Some(started);
+        if !std::mem::replace(&mut state.counts.is_connected, true) {
             tracing::info!(address = self.address, "sharing the index");
         }
         self.changed.notify_all();
@@ -317,32 +315,6 @@ impl SyncContext {
             }
         }
         state.recount();
-    }
-
-    fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: BaseWriteOutcome) {
-        let was_too_large = seat.size.is_too_large;
-        // This thread alone sends entries, so no entry follows the base's position.
-        seat.size =
-            LogSize { is_too_large: written == BaseWriteOutcome::TooLarge, ..LogSize::default() };
-        match written {
-            BaseWriteOutcome::Bytes(bytes) => {
-                seat.size.base_bytes = bytes;
-                self.counts.bases.fetch_add(1, Relaxed);
-            }
-            BaseWriteOutcome::TooLarge => {
-                self.counts.too_large.fetch_add(1, Relaxed);
-                if !was_too_large {
-                    let handles = self.timing.base_handles;
-                    tracing::warn!(
-                        %replica,
-                        handles,
-                        "holds too many blocks for the shared index to write down; a gateway that \
-                         starts knows only what was said lately"
-                    );
-                }
-            }
-            BaseWriteOutcome::Not => {}
-        }
     }
 }
 
@@ -407,7 +379,7 @@ impl SyncState {
         if answer == LeaseCheck::No {
             // A lease that was being given back is no loss.
             if !seat.is_leaving(shared.timing.lease) {
-                shared.counts.lost_leases.fetch_add(1, Relaxed);
+                self.counts.lost_leases += 1;
                 tracing::warn!(
                     %replica,
                     "this engine is not ours to follow any more: another gateway took over, or \
@@ -422,7 +394,7 @@ impl SyncState {
         answer == LeaseCheck::Yes
     }
 
-    fn note_sent(&mut self, shared: &SyncContext, replica: ReplicaId, position: Position) {
+    fn note_sent(&mut self, replica: ReplicaId, position: Position) {
         let Some(seat) = self.seats.get_mut(&replica) else {
             return;
         };
@@ -433,7 +405,36 @@ impl SyncState {
         if let Some(first) = owning.unsent.pop_front_if(|e| e.position == position) {
             seat.size.entries += 1;
             seat.size.bytes += first.payload.len() + ENTRY_OVERHEAD;
-            shared.counts.written.fetch_add(1, Relaxed);
+            self.counts.written += 1;
+        }
+    }
+
+    fn note_base(&mut self, shared: &SyncContext, replica: ReplicaId, written: BaseWriteOutcome) {
+        let Some(seat) = self.seats.get_mut(&replica) else {
+            return;
+        };
+        let was_too_large = seat.size.is_too_large;
+        // This thread alone sends entries, so no entry follows the base's position.
+        seat.size =
+            LogSize { is_too_large: written == BaseWriteOutcome::TooLarge, ..LogSize::default() };
+        match written {
+            BaseWriteOutcome::Bytes(bytes) => {
+                seat.size.base_bytes = bytes;
+                self.counts.bases += 1;
+            }
+            BaseWriteOutcome::TooLarge => {
+                self.counts.too_large += 1;
+                if !was_too_large {
+                    let handles = shared.timing.base_handles;
+                    tracing::warn!(
+                        %replica,
+                        handles,
+                        "holds too many blocks for the shared index to write down; a gateway that \
+                         starts knows only what was said lately"
+                    );
+                }
+            }
+            BaseWriteOutcome::Not => {}
         }
     }
 

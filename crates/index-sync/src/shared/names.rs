@@ -199,6 +199,5 @@ fn hidden_lookahead(lookahead: u32) -> Option<Arc<[u8]>> {
 
 /// Whether the tokens fill the blocks, or come with another event.
 pub(super) fn is_well_formed(stored: &StoredBlocks) -> bool {
-    let filled = stored.blocks.len().checked_mul(stored.block_size as usize);
-    stored.tokens.is_empty() || (stored.block_size > 0 && filled == Some(stored.tokens.len()))
+    stored.tokens.is_empty() || stored.is_filled()
 }

@@ -6,7 +6,6 @@
 //! others reported is in doubt until it does, and is then read again.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use headstart_core::{Nanos, ReplicaId};
@@ -34,7 +33,7 @@ pub(super) fn run(shared: &SyncContext) {
     while !shared.lock().is_stopping {
         let logs = logs(shared);
         // Without a server the steward's outage counts, and not a stall of this thread.
-        if logs.is_empty() || !shared.counts.is_connected.load(Relaxed) {
+        if logs.is_empty() || !shared.lock().counts.is_connected {
             shared.note_read();
             wait(shared);
             continue;
@@ -108,7 +107,7 @@ fn read(shared: &SyncContext, link: &mut ServerLink, logs: Vec<ReplicaLog>) -> R
 /// is known already is in doubt.
 fn load(shared: &SyncContext, link: &mut ServerLink, log: &ReplicaLog) -> RedisResult<()> {
     let base = snapshot::read(link, &log.keys)?;
-    shared.counts.loads.fetch_add(1, Relaxed);
+    shared.lock().counts.loads += 1;
     let Some(base) = base else {
         shared.begin_log(log, log.is_blank);
         return Ok(());
@@ -135,7 +134,7 @@ fn load(shared: &SyncContext, link: &mut ServerLink, log: &ReplicaLog) -> RedisR
 }
 
 fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
-    let mut state = shared.lock();
+    let state = &mut *shared.lock();
     let Some(seat) = state.seats.get_mut(&log.replica) else {
         return;
     };
@@ -154,7 +153,7 @@ fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
             if !following.is_lost_before(entry.position) {
                 return seat.reload();
             }
-            shared.counts.holes.fetch_add(1, Relaxed);
+            state.counts.holes += 1;
             shared.local.update(log.replica, Update::Doubt, now);
             seat.can_trust = false;
         }
@@ -166,7 +165,7 @@ fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
         if let Some(update) = update(&entry.record, block_size, &mut seat.can_trust) {
             shared.local.update(log.replica, update, at);
         }
-        shared.counts.applied.fetch_add(1, Relaxed);
+        state.counts.applied += 1;
         if seat.own_if_met() {
             tracing::info!(replica = %log.replica, "following this engine for all gateways");
             shared.changed.notify_all();
@@ -202,7 +201,7 @@ impl SyncContext {
             return;
         }
         state.is_stalled = true;
-        self.counts.errors.fetch_add(1, Relaxed);
+        state.counts.errors += 1;
         let (address, reason) = (&self.address, &state.read_error);
         tracing::warn!(
             address,

@@ -22,6 +22,7 @@ use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
 use headstart_kv_events::{decode_batch, encode_batch};
 use headstart_router::index::Update;
+use headstart_router::stream::Damage;
 
 use super::names::is_well_formed;
 
@@ -159,7 +160,7 @@ pub(super) fn update<'a>(
 pub(super) fn events(payload: &[u8]) -> LogRecord {
     match decode_batch(payload) {
         // One event left out is a hole that no position shows.
-        Ok(batch) if batch.num_skipped == 0 => LogRecord::Events(batch.events),
+        Ok(batch) if batch.damage == Damage::None => LogRecord::Events(batch.events),
         _ => LogRecord::Damaged,
     }
 }

@@ -1,7 +1,5 @@
 //! State and counters of a shared index.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
 use headstart_core::ReplicaId;
 
 use super::SharedIndex;
@@ -59,20 +57,6 @@ pub struct SharedIndexStats {
     pub too_large: u64,
 }
 
-/// Counters that the threads update directly.
-#[derive(Default)]
-pub(super) struct SyncCounters {
-    pub(super) is_connected: AtomicBool,
-    pub(super) errors: AtomicU64,
-    pub(super) loads: AtomicU64,
-    pub(super) holes: AtomicU64,
-    pub(super) lost_leases: AtomicU64,
-    pub(super) written: AtomicU64,
-    pub(super) applied: AtomicU64,
-    pub(super) bases: AtomicU64,
-    pub(super) too_large: AtomicU64,
-}
-
 impl SharedIndex {
     /// Returns the state of this gateway towards a replica.
     #[must_use]
@@ -97,20 +81,11 @@ impl SharedIndex {
             let seats = state.seats.values();
             seats.filter(|seat| wanted(&seat.role)).count()
         };
-        let counts = &self.shared.counts;
         SharedIndexStats {
-            is_connected: counts.is_connected.load(Relaxed),
             owned: is(|role| matches!(role, LeaseRole::Owning(_))),
             followed: is(|role| matches!(role, LeaseRole::Following(_))),
             alone: is(|role| matches!(role, LeaseRole::Alone)),
-            errors: counts.errors.load(Relaxed),
-            loads: counts.loads.load(Relaxed),
-            holes: counts.holes.load(Relaxed),
-            lost_leases: counts.lost_leases.load(Relaxed),
-            written: counts.written.load(Relaxed),
-            applied: counts.applied.load(Relaxed),
-            bases: counts.bases.load(Relaxed),
-            too_large: counts.too_large.load(Relaxed),
+            ..state.counts
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Sampling of blocks: a hash of the key decides, so a block is followed always or never.
 
+use crate::documents::mixed;
+
 /// Halvings after which the rate falls no further.
 const HALVINGS_MAX: u32 = 40;
 
@@ -13,7 +15,7 @@ impl SampleRate {
     pub(super) fn keeps(self, key: u64) -> bool {
         // The blocks of a lower rate are a subset of those of a higher one, so halving only drops
         // blocks.
-        self.halvings == 0 || mix(key).leading_zeros() >= self.halvings
+        self.halvings == 0 || mixed(key).leading_zeros() >= self.halvings
     }
 
     /// The larger share of two.
@@ -36,14 +38,6 @@ impl SampleRate {
     pub(super) fn share(self) -> f64 {
         1.0 / self.weight() as f64
     }
-}
-
-/// A hash whose leading bits are even, also of small numbers: the finalizer of SplitMix64.
-fn mix(key: u64) -> u64 {
-    let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Another hash, for tables: the leading bits of the first are equal for all that is followed.

@@ -53,109 +53,62 @@ pub enum Cause {
     Trimmed,
 }
 
-/// The words for a cause.
-struct CauseFacts {
-    name: &'static str,
-    title: &'static str,
-    fix: &'static str,
-    kind: &'static str,
-}
-
-/// The words for each cause, in the order of [`Cause`].
-const FACTS: &[(Cause, CauseFacts)] = &[
+/// Each cause with its name, its kind of text and its title, and the fix; in the order of
+/// [`Cause`].
+const FACTS: &[(Cause, [&str; 3], &str)] = &[
     (
         Cause::Clock,
-        CauseFacts {
-            name: "clock",
-            title: "a date or time that changes",
-            fix: "move the date or time into the last message, or round it to the day",
-            kind: "time-like",
-        },
+        ["clock", "time-like", "a date or time that changes"],
+        "move the date or time into the last message, or round it to the day",
     ),
     (
         Cause::Nonce,
-        CauseFacts {
-            name: "nonce",
-            title: "an id that is new with every request",
-            fix: "send the id in a header or in metadata; if it must be in the prompt, put it \
+        ["nonce", "id-like", "an id that is new with every request"],
+        "send the id in a header or in metadata; if it must be in the prompt, put it \
               last",
-            kind: "id-like",
-        },
     ),
     (
         Cause::ToolOrder,
-        CauseFacts {
-            name: "tool-order",
-            title: "tools in changing order",
-            fix: "sort the tools by name before each request",
-            kind: "tools",
-        },
+        ["tool-order", "tools", "tools in changing order"],
+        "sort the tools by name before each request",
     ),
     (
         Cause::JsonKeys,
-        CauseFacts {
-            name: "json-keys",
-            title: "JSON keys in changing order",
-            fix: "serialize with sorted keys",
-            kind: "JSON",
-        },
+        ["json-keys", "JSON", "JSON keys in changing order"],
+        "serialize with sorted keys",
     ),
     (
         Cause::WhiteSpace,
-        CauseFacts {
-            name: "white-space",
-            title: "white space that changes",
-            fix: "build the prompt from one template, without trimming or padding",
-            kind: "white space",
-        },
+        ["white-space", "white space", "white space that changes"],
+        "build the prompt from one template, without trimming or padding",
     ),
     (
         Cause::Thinking,
-        CauseFacts {
-            name: "thinking",
-            title: "a thinking block dropped or rewritten",
-            fix: "keep thinking blocks in the history as they were sent, or never send them",
-            kind: "thinking",
-        },
+        ["thinking", "thinking", "a thinking block dropped or rewritten"],
+        "keep thinking blocks in the history as they were sent, or never send them",
     ),
     (
         Cause::Seam,
-        CauseFacts {
-            name: "seam",
-            title: "the same text in other tokens at a joint",
-            fix: "join the parts of a prompt in one way; send the answer's token ids back, or \
+        ["seam", "text", "the same text in other tokens at a joint"],
+        "join the parts of a prompt in one way; send the answer's token ids back, or \
               let the engine keep its tokens",
-            kind: "text",
-        },
     ),
     (
         Cause::DocumentOrder,
-        CauseFacts {
-            name: "document-order",
-            title: "documents in changing order",
-            fix: "put documents in a fixed order, for example by their ids",
-            kind: "documents",
-        },
+        ["document-order", "documents", "documents in changing order"],
+        "put documents in a fixed order, for example by their ids",
     ),
     (
         Cause::Template,
-        CauseFacts {
-            name: "template",
-            title: "a different prompt template or version of it",
-            fix: "use one version of the template for all requests of a kind; roll a new one \
+        ["template", "markup", "a different prompt template or version of it"],
+        "use one version of the template for all requests of a kind; roll a new one \
               out at once",
-            kind: "markup",
-        },
     ),
     (
         Cause::Trimmed,
-        CauseFacts {
-            name: "trimmed",
-            title: "a history with its beginning cut off",
-            fix: "cut more of the history and less often, or summarize it after a fixed \
+        ["trimmed", "messages", "a history with its beginning cut off"],
+        "cut more of the history and less often, or summarize it after a fixed \
               beginning",
-            kind: "messages",
-        },
     ),
 ];
 
@@ -171,34 +124,34 @@ impl Cause {
         all
     };
 
-    fn facts(self) -> &'static CauseFacts {
-        let facts = &FACTS[self as usize];
-        debug_assert_eq!(facts.0, self, "FACTS has the order of Cause");
-        &facts.1
+    fn words(self) -> [&'static str; 3] {
+        let (cause, words, _) = FACTS[self as usize];
+        debug_assert_eq!(cause, self, "FACTS has the order of Cause");
+        words
     }
 
     /// Its name in JSON, metrics and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.facts().name
+        self.words()[0]
     }
 
     /// Returns a description that fits as the subject of a sentence.
     #[must_use]
     pub fn title(self) -> &'static str {
-        self.facts().title
+        self.words()[2]
     }
 
     /// Returns the suggested fix.
     #[must_use]
     pub fn fix(self) -> &'static str {
-        self.facts().fix
+        FACTS[self as usize].2
     }
 
     /// Returns the kind of text that changes, shown in place of the text.
     #[must_use]
     pub fn kind(self) -> &'static str {
-        self.facts().kind
+        self.words()[1]
     }
 }
 
@@ -224,6 +177,16 @@ impl FromStr for Cause {
 struct WordSpans {
     old: Range<usize>,
     new: Range<usize>,
+}
+
+/// Extends a range of words to all of the value that it is part of.
+type WholeValue = fn(&[Word], Range<usize>) -> Range<usize>;
+
+impl WordSpans {
+    /// The spans with all of the value on both sides.
+    fn widened(self, aligned: &PromptAlignment<'_>, whole: WholeValue) -> Self {
+        Self { old: whole(&aligned.old, self.old), new: whole(&aligned.new, self.new) }
+    }
 }
 
 type Detector = fn(&PromptAlignment<'_>) -> Option<WordSpans>;
@@ -284,8 +247,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
 }
 
 /// Causes of values, with whether they explain changes, and the whole of a changed value.
-type ValueDetector =
-    (Cause, fn(&PromptAlignment<'_>, &Region) -> bool, fn(&[Word], Range<usize>) -> Range<usize>);
+type ValueDetector = (Cause, fn(&PromptAlignment<'_>, &Region) -> bool, WholeValue);
 
 const VALUES: [ValueDetector; 2] =
     [(Cause::Clock, clock::is_clock, clock::whole), (Cause::Nonce, nonce::is_nonce, nonce::whole)];
@@ -309,7 +271,7 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
         let mut orders = DETECTORS.iter().filter(|row| is_order(&row.cause));
         let also = orders.find(|row| (row.find)(&behind).is_some())?.cause;
         let (old, new) = aligned.span(&region);
-        let spans = WordSpans { old: whole(&aligned.old, old), new: whole(&aligned.new, new) };
+        let spans = WordSpans { old, new }.widened(aligned, *whole);
         let place = divergence::place(&aligned.new[..spans.new.start]);
         Some(Evidence { also: Some(also), ..evidence(aligned, *cause, spans, place) })
     })

@@ -80,8 +80,8 @@ impl Sketcher {
     }
 
     /// The same with another bound on the words of a text; what stands behind them is left out.
-    #[must_use]
-    pub fn with_words_max(mut self, words_max: usize) -> Self {
+    #[cfg(test)]
+    fn with_words_max(mut self, words_max: usize) -> Self {
         self.words_max = words_max;
         self
     }

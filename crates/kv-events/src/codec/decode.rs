@@ -2,15 +2,13 @@
 
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
+use headstart_router::stream::StreamBatch;
 
 use super::cursor::{Cursor, CutOff, Value, ValueHead};
 use super::extras::{self, Salt};
 use super::fields::{EventField, EventFields, block_hash, list, token, unsigned_32};
 use super::lookahead;
-use super::{
-    DecodeError, EventBatch, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, SkippedEvent,
-    TYPE_CHARS_MAX,
-};
+use super::{DecodeError, PAYLOAD_BYTES_MAX, SkipReason, SkippedEvent, TYPE_CHARS_MAX};
 
 /// Bytes of the shortest event that can be used, a removal of nothing: `["BlockRemoved", []]`.
 const EVENT_BYTES_MIN: usize = 15;
@@ -20,23 +18,34 @@ const EVENT_BYTES_MIN: usize = 15;
 ///
 /// # Errors
 /// When nothing of it can be used.
-pub fn decode_batch(payload: &[u8]) -> Result<EventBatch, DecodeError> {
+pub fn decode_batch(payload: &[u8]) -> Result<StreamBatch, DecodeError> {
+    decode_and_tell(payload, &mut |_| {})
+}
+
+/// The same, and calls `skip` with each event that is left out.
+///
+/// # Errors
+/// When nothing of it can be used.
+pub fn decode_and_tell(
+    payload: &[u8],
+    skip: &mut dyn FnMut(SkippedEvent),
+) -> Result<StreamBatch, DecodeError> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         return Err(DecodeError::TooLarge { bytes: payload.len() });
     }
     let mut cursor = Cursor::new(payload);
-    let mut batch = EventBatch::default();
+    let mut batch = StreamBatch::default();
     match cursor.head()? {
         ValueHead::Array(length @ 2..) => {
             batch.ts = timestamp(cursor.value()?);
-            read_events(&mut cursor, &mut batch)?;
+            read_events(&mut cursor, &mut batch, skip)?;
             // Older engines send no rank. Newer ones may add elements, which are skipped.
             if length > 2 {
                 batch.rank = unsigned_32(cursor.value()?);
                 cursor.skip(length - 3)?;
             }
         }
-        ValueHead::Map(pairs) => read_named(&mut cursor, pairs, &mut batch)?,
+        ValueHead::Map(pairs) => read_named(&mut cursor, pairs, &mut batch, skip)?,
         _ => return Err(DecodeError::NotABatch),
     }
     Ok(batch)
@@ -46,14 +55,15 @@ pub fn decode_batch(payload: &[u8]) -> Result<EventBatch, DecodeError> {
 fn read_named(
     cursor: &mut Cursor<'_>,
     pairs: usize,
-    batch: &mut EventBatch,
+    batch: &mut StreamBatch,
+    skip: &mut dyn FnMut(SkippedEvent),
 ) -> Result<(), DecodeError> {
     // A map has no order: the rank may come before the events.
     let (mut ts, mut rank, mut has_events) = (None, None, false);
     for _ in 0..pairs {
         match cursor.value()? {
             Value::Text(b"events") if !has_events => {
-                read_events(cursor, batch)?;
+                read_events(cursor, batch, skip)?;
                 has_events = true;
             }
             Value::Text(b"ts") => {
@@ -74,7 +84,11 @@ fn timestamp(value: Value<'_>) -> Option<f64> {
     value.float().filter(|ts| ts.is_finite())
 }
 
-fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), DecodeError> {
+fn read_events(
+    cursor: &mut Cursor<'_>,
+    batch: &mut StreamBatch,
+    skip: &mut dyn FnMut(SkippedEvent),
+) -> Result<(), DecodeError> {
     let ValueHead::Array(length) = cursor.head()? else {
         return Err(DecodeError::NotABatch);
     };
@@ -87,22 +101,12 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), De
             Ok(event) => batch.events.push(event),
             // An event that cannot be used ends nothing: its neighbours are still read.
             Err((reason, may_have_removed)) => {
-                batch.skip(SkippedEvent { index, reason, may_have_removed });
+                batch.damage.add(reason.label(), may_have_removed);
+                skip(SkippedEvent { index, reason, may_have_removed });
             }
         }
     }
     Ok(())
-}
-
-impl EventBatch {
-    fn skip(&mut self, skipped: SkippedEvent) {
-        self.num_skipped += 1;
-        self.may_have_removed |= skipped.may_have_removed;
-        // All are counted, but a payload of skipped events must not become a longer list of them.
-        if self.skipped.len() < SKIPPED_MAX {
-            self.skipped.push(skipped);
-        }
-    }
 }
 
 /// An event, or the reason to skip it and whether it may have been a removal or a clear.

@@ -49,48 +49,35 @@ const REMOVED: &[EventField] = &[Tag, BlockHashes, Medium, Group];
 
 const NUM_FIELDS: usize = Lookahead as usize + 1;
 
+/// All fields in their order, each with its name in the map form.
+const NAMES: [(&str, EventField); NUM_FIELDS] = [
+    ("type", Tag),
+    ("block_hashes", BlockHashes),
+    ("parent_block_hash", Parent),
+    ("token_ids", TokenIds),
+    ("block_size", BlockSize),
+    ("lora_id", LoraId),
+    ("medium", Medium),
+    ("lora_name", LoraName),
+    ("extra_keys", ExtraKeys),
+    ("group_idx", Group),
+    ("kv_cache_spec_kind", SpecKind),
+    ("kv_cache_spec_sliding_window", SpecWindow),
+    ("cache_salt", Salt),
+    ("lookahead_token_ids", Lookahead),
+];
+
 impl EventField {
     fn of(key: Value<'_>) -> Option<Self> {
         let Value::Text(key) = key else {
             return None;
         };
-        Some(match key {
-            b"type" => Tag,
-            b"block_hashes" => BlockHashes,
-            b"parent_block_hash" => Parent,
-            b"token_ids" => TokenIds,
-            b"block_size" => BlockSize,
-            b"lora_id" => LoraId,
-            b"medium" => Medium,
-            b"lora_name" => LoraName,
-            b"extra_keys" => ExtraKeys,
-            b"group_idx" => Group,
-            b"kv_cache_spec_kind" => SpecKind,
-            b"kv_cache_spec_sliding_window" => SpecWindow,
-            b"cache_salt" => Salt,
-            b"lookahead_token_ids" => Lookahead,
-            _ => return None,
-        })
+        NAMES.iter().find(|(name, _)| name.as_bytes() == key).map(|&(_, field)| field)
     }
 
     /// The field's name in the map form.
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Tag => "type",
-            BlockHashes => "block_hashes",
-            Parent => "parent_block_hash",
-            TokenIds => "token_ids",
-            BlockSize => "block_size",
-            LoraId => "lora_id",
-            Medium => "medium",
-            LoraName => "lora_name",
-            ExtraKeys => "extra_keys",
-            Group => "group_idx",
-            SpecKind => "kv_cache_spec_kind",
-            SpecWindow => "kv_cache_spec_sliding_window",
-            Salt => "cache_salt",
-            Lookahead => "lookahead_token_ids",
-        }
+        NAMES[self as usize].0
     }
 }
 

@@ -14,8 +14,8 @@ use super::SubscriberConfig;
 use super::cause::SocketProblem;
 use super::notes::{Notes, STOOD_TIME, StreamLogLine};
 use super::reporter::StreamReporter;
+use crate::decode_batch;
 use crate::wire::{BadFrames, Reply, SequencedPayload};
-use crate::{EventBatch, decode_batch};
 
 /// Actions for the connection, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,55 +211,21 @@ impl Inbox {
         let hash = blake3::hash(&message.payload);
         let half = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
         let fingerprint = u128::from_le_bytes(*half);
-        match decode_batch(&message.payload) {
-            Ok(batch) => {
-                if let Some(name) = &batch.unknown_type {
-                    self.note(|notes| notes.on_unknown_type(name, Instant::now()));
-                }
-                if let (Some(ours), Some(named)) = (self.config.rank, batch.rank)
-                    && named != ours
-                {
-                    self.note(|notes| notes.on_other_rank(named, Instant::now()));
-                }
-                StreamBatch {
-                    seq: message.seq,
-                    ts: batch.ts,
-                    fingerprint,
-                    rank: batch.rank,
-                    damage: damage(&batch),
-                    events: batch.events,
-                }
-            }
-            Err(error) => {
-                self.note_unreadable(format!("batch {}: {error}", message.seq));
-                StreamBatch {
-                    seq: message.seq,
-                    fingerprint,
-                    damage: Damage::Unreadable,
-                    ..StreamBatch::default()
-                }
-            }
+        let decoded = decode_batch(&message.payload);
+        let mut batch = decoded.unwrap_or_else(|error| {
+            self.note_unreadable(format!("batch {}: {error}", message.seq));
+            StreamBatch { damage: Damage::Unreadable, ..StreamBatch::default() }
+        });
+        if let Some(name) = batch.unknown_type.take() {
+            self.note(|notes| notes.on_unknown_type(&name, Instant::now()));
         }
-    }
-}
-
-fn damage(batch: &EventBatch) -> Damage {
-    if batch.num_skipped == 0 {
-        return Damage::None;
-    }
-    let mut reasons: Vec<(&'static str, u64)> = Vec::new();
-    let listed = batch.skipped.iter().map(|skipped| (skipped.reason.label(), 1));
-    // Each skipped event is counted, and only the first ones are listed: this cannot underflow.
-    let unlisted = (batch.num_skipped - batch.skipped.len()) as u64;
-    for (label, count) in listed.chain([("unlisted", unlisted)]) {
-        // A search in a list: there are fewer than ten labels.
-        match reasons.iter_mut().find(|(reason, _)| *reason == label) {
-            Some((_, sum)) => *sum += count,
-            None => reasons.push((label, count)),
+        if let (Some(ours), Some(named)) = (self.config.rank, batch.rank)
+            && named != ours
+        {
+            self.note(|notes| notes.on_other_rank(named, Instant::now()));
         }
+        StreamBatch { seq: message.seq, fingerprint, ..batch }
     }
-    reasons.retain(|&(_, count)| count > 0);
-    Damage::Skipped { reasons, may_have_removed: batch.may_have_removed }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 //! It does not know sockets, streams or the clock: `now` is an argument, and lines are returned,
 //! to be written by a caller that holds no lock.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use headstart_router::index::DOUBT_TTL;
@@ -160,22 +159,14 @@ impl Notes {
 
     /// An event of this type came, which is not known.
     pub(super) fn on_unknown_type(&mut self, name: &str, now: Instant) -> Option<StreamLogLine> {
-        if let Some((_, last)) = &mut self.unknown_type {
-            *last = now;
-            return None;
-        }
-        self.unknown_type = Some((name.to_owned(), now));
-        Some(StreamLogLine::UnknownType(name.to_owned()))
+        let is_first = note_first(&mut self.unknown_type, || name.to_owned(), now);
+        is_first.then(|| StreamLogLine::UnknownType(name.to_owned()))
     }
 
     /// A batch came that names this rank, which is not the stream's.
     pub(super) fn on_other_rank(&mut self, rank: u32, now: Instant) -> Option<StreamLogLine> {
-        if let Some((_, last)) = &mut self.other_rank {
-            *last = now;
-            return None;
-        }
-        self.other_rank = Some((rank, now));
-        Some(StreamLogLine::OtherRank(rank))
+        let is_first = note_first(&mut self.other_rank, || rank, now);
+        is_first.then_some(StreamLogLine::OtherRank(rank))
     }
 
     /// Returns the log line about losses, if one is due.
@@ -216,6 +207,13 @@ impl Notes {
         let problems: Vec<String> = problems.collect();
         (!problems.is_empty()).then(|| problems.join(" | "))
     }
+}
+
+/// Keeps what came first, and when the last such thing came. Returns whether this is the first.
+fn note_first<T>(known: &mut Option<(T, Instant)>, new: impl FnOnce() -> T, now: Instant) -> bool {
+    let is_first = known.is_none();
+    known.get_or_insert_with(|| (new(), now)).1 = now;
+    is_first
 }
 
 /// The suggested fix for unreadable messages.
@@ -272,48 +270,31 @@ impl StreamLogLine {
     pub(super) fn write(&self, config: &SubscriberConfig) {
         let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
         let rank = config.rank;
-        let endpoint = config.endpoint.as_str();
+        let endpoint = config.address(match self {
+            Self::Trouble(side, _) | Self::Mended(side) => *side,
+            _ => Side::Events,
+        });
+        let warn = |what: &str| tracing::warn!(replica, upstream, rank, endpoint, "{what}");
         match self {
             Self::Following => {
                 tracing::info!(replica, upstream, rank, endpoint, "following KV events");
             }
             Self::Trouble(side, cause) => {
-                let (endpoint, remedy) = (config.address(*side), cause.remedy(*side, rank));
-                let mut what = match side {
-                    Side::Events => "KV events cannot be followed: ".to_owned(),
-                    Side::Replay => "missed KV events cannot be asked for: ".to_owned(),
+                let what = match side {
+                    Side::Events => "KV events cannot be followed",
+                    Side::Replay => "missed KV events cannot be asked for",
                 };
-                write!(what, "{cause}; {remedy}").expect("a text grows");
-                tracing::warn!(replica, upstream, rank, endpoint, "{what}");
+                warn(&format!("{what}: {cause}; {}", cause.remedy(*side, rank)));
             }
-            Self::Mended(Side::Events) => {
-                tracing::warn!(replica, upstream, rank, endpoint, "KV events are followed again");
-            }
-            Self::Mended(Side::Replay) => {
-                let endpoint = config.address(Side::Replay);
-                tracing::warn!(
-                    replica,
-                    upstream,
-                    rank,
-                    endpoint,
-                    "missed KV events can be asked for again"
-                );
-            }
+            Self::Mended(Side::Events) => warn("KV events are followed again"),
+            Self::Mended(Side::Replay) => warn("missed KV events can be asked for again"),
             Self::Lost(tally, error) => lost(config, *tally, error.as_deref()),
-            Self::UnknownType(name) => tracing::warn!(
-                replica,
-                upstream,
-                rank,
-                endpoint,
-                "KV events of an unknown type, `{name}`: {UNKNOWN_TYPE}"
-            ),
-            Self::OtherRank(named) => tracing::warn!(
-                replica,
-                upstream,
-                rank,
-                endpoint,
-                "KV events of data-parallel rank {named}: {OTHER_RANK}"
-            ),
+            Self::UnknownType(name) => {
+                warn(&format!("KV events of an unknown type, `{name}`: {UNKNOWN_TYPE}"));
+            }
+            Self::OtherRank(named) => {
+                warn(&format!("KV events of data-parallel rank {named}: {OTHER_RANK}"));
+            }
         }
     }
 }
@@ -323,30 +304,22 @@ fn lost(config: &SubscriberConfig, tally: LossTally, error: Option<&str>) {
     let (rank, endpoint) = (config.rank, &config.endpoint[..]);
     let LossTally { unreadable, batches, doubts } = tally;
     let quiet_s = QUIET_TIME.as_secs();
-    let what = if batches > 0 { "lost" } else { "may be missing" };
-    match error {
-        Some(error) => tracing::warn!(
-            replica,
-            upstream,
-            rank,
-            endpoint,
-            unreadable,
-            batches,
-            doubts,
+    let what = match (error, batches) {
+        (Some(error), _) => format!(
             "messages cannot be read as KV events ({error}); {UNREADABLE} What is lost puts in \
              doubt what the replica holds; at most one line in {quiet_s} s tells of that"
         ),
-        None => tracing::warn!(
-            replica,
-            upstream,
-            rank,
-            endpoint,
-            batches,
-            doubts,
-            "KV events {what}: what the replica holds is in doubt; at most one line in {quiet_s} s \
-             tells of that"
-        ),
-    }
+        (None, batches) => {
+            let what = if batches > 0 { "lost" } else { "may be missing" };
+            format!(
+                "KV events {what}: what the replica holds is in doubt; at most one line in \
+                 {quiet_s} s tells of that"
+            )
+        }
+    };
+    // Without an error no message was unreadable.
+    let unreadable = error.map(|_| unreadable);
+    tracing::warn!(replica, upstream, rank, endpoint, unreadable, batches, doubts, "{what}");
 }
 
 #[cfg(test)]

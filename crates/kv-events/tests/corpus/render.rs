@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use headstart_kv_events::{DecodeError, EventBatch};
+use headstart_kv_events::decode_and_tell;
 
-pub(crate) fn render(decoded: &Result<EventBatch, DecodeError>) -> String {
-    let batch = match decoded {
+pub(crate) fn render(payload: &[u8]) -> String {
+    let mut left_out = Vec::new();
+    let batch = match decode_and_tell(payload, &mut |skipped| left_out.push(skipped)) {
         Ok(batch) => batch,
         Err(error) => return format!("error: {error}"),
     };
@@ -15,7 +16,7 @@ pub(crate) fn render(decoded: &Result<EventBatch, DecodeError>) -> String {
     let rank = batch.rank.map_or("-".to_owned(), |rank| rank.to_string());
     let mut lines = vec![format!("ts {ts} rank {rank}")];
     lines.extend(batch.events.iter().map(event));
-    for skipped in &batch.skipped {
+    for skipped in left_out {
         let doubt = if skipped.may_have_removed { ", may have removed" } else { "" };
         lines.push(format!("skipped {}: {}{doubt}", skipped.index, skipped.reason.label()));
     }

@@ -17,19 +17,17 @@ mod error;
 mod forward;
 mod ops;
 mod product;
-mod tiles;
 mod tokens;
 mod weights;
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use super::Encoder;
 use config::BertConfig;
 pub use error::EncoderError;
-use forward::{BertModel, TokenPooling, Workspace};
+use forward::{BertModel, TokenPooling};
 use tokens::{TextSettings, TruncatingTokenizer};
 use weights::Weights;
 
@@ -56,7 +54,6 @@ pub struct BertEncoder {
     tokens: TruncatingTokenizer,
     model: BertModel,
     pooling: TokenPooling,
-    spaces: Mutex<Vec<Workspace>>, // those not in use; as many as there were calls at once
 }
 
 impl BertEncoder {
@@ -96,7 +93,6 @@ impl BertEncoder {
             tokens: TruncatingTokenizer::new(&tokenizer, &tokenizer_path, config.vocab, settings)?,
             model,
             pooling: config.pooling,
-            spaces: Mutex::default(),
         })
     }
 
@@ -107,8 +103,6 @@ impl BertEncoder {
     }
 
     fn encode_texts(&self, texts: &[&str], vectors: &mut [f32]) {
-        // Reused, because the activations of a batch take some 32 MB.
-        let mut space = self.free_spaces().pop().unwrap_or_default();
         let windows = texts.chunks(TOKENIZED_TEXTS);
         let outs = vectors.chunks_mut(TOKENIZED_TEXTS * self.model.hidden);
         for (texts, mut vectors) in windows.zip(outs) {
@@ -120,16 +114,10 @@ impl BertEncoder {
             while !rest.is_empty() {
                 let (batch, others) = rest.split_at(batch_length(rest));
                 let (out, others_out) = vectors.split_at_mut(batch.len() * self.model.hidden);
-                self.model.run(batch, self.pooling, &mut space, out);
+                self.model.run(batch, self.pooling, out);
                 (rest, vectors) = (others, others_out);
             }
         }
-        self.free_spaces().push(space);
-    }
-
-    fn free_spaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
-        // A panic may leave only buffers behind, and their contents are never read.
-        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

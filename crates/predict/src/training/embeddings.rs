@@ -213,9 +213,12 @@ impl Embeddings {
     /// # Errors
     /// When `file` cannot be written.
     pub(super) fn write(&self, file: &mut dyn Write) -> io::Result<()> {
-        let mut out = ChecksumWriter::new(file);
+        let mut sum = blake3::Hasher::new();
+        self.write_entries(&mut sum)?;
+        let mut out = BufWriter::new(file);
         self.write_entries(&mut out)?;
-        out.finish()
+        out.write_all(sum.finalize().as_bytes())?;
+        out.flush()
     }
 
     fn write_entries(&self, out: &mut impl Write) -> io::Result<()> {
@@ -268,38 +271,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, after) = rest.split_first_chunk()?;
     *rest = after;
     Some(*first)
-}
-
-/// Writer that hashes its output.
-struct ChecksumWriter<'f> {
-    file: BufWriter<&'f mut dyn Write>,
-    sum: blake3::Hasher,
-}
-
-impl<'f> ChecksumWriter<'f> {
-    fn new(file: &'f mut dyn Write) -> Self {
-        Self { file: BufWriter::new(file), sum: blake3::Hasher::new() }
-    }
-
-    /// Writes the hash of all before.
-    fn finish(mut self) -> io::Result<()> {
-        let sum = self.sum.finalize();
-        self.file.write_all(sum.as_bytes())?;
-        self.file.flush()
-    }
-}
-
-impl Write for ChecksumWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        // Only the bytes that were written are hashed, as `write` may take fewer.
-        self.sum.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }
 
 #[cfg(test)]

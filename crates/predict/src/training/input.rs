@@ -1,12 +1,12 @@
 //! Kind and bytes of an input.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use headstart_core::{Progress, UsageError};
-use headstart_trace::source;
+use headstart_trace::source::{self, CountedBytes};
 
 use super::{TrainingError, TrainingParameters};
 
@@ -150,24 +150,10 @@ impl TrainingFile {
     pub(super) fn open<'p>(
         &self,
         progress: &'p dyn Progress,
-    ) -> Result<CountedFile<'p>, TrainingError> {
+    ) -> Result<CountedBytes<'p, File>, TrainingError> {
         let cannot_open = || TrainingError::file(format!("cannot open {}", self.name()));
         let file = File::open(&self.path).map_err(cannot_open())?;
         progress.inc_length(file.metadata().map_err(cannot_open())?.len());
-        Ok(CountedFile { file, progress })
-    }
-}
-
-/// A file whose bytes count as they are read.
-pub(super) struct CountedFile<'p> {
-    file: File,
-    progress: &'p dyn Progress,
-}
-
-impl Read for CountedFile<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.progress.inc(count as u64);
-        Ok(count)
+        Ok(CountedBytes::new(file, progress))
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use minijinja::machinery::ast::{CallArg, Expr, Stmt};
 use minijinja::machinery::parse;
 
-use crate::syntax_tree;
+use crate::syntax_tree::{children, visit_expr};
 use crate::template::{scope_generation_tags, syntax};
 
 /// Form in which messages carry their content into a template.
@@ -35,6 +35,21 @@ impl ContentFormat {
         if (["image", "audio", "video", "vision"].iter()).any(|word| source.contains(word)) {
             return Self::Parts;
         }
+        let is_content = |expr: &Expr<'_>| {
+            (["message", "msg", "m"].iter()).any(|name| is_access(expr, name, Some("content")))
+        };
+        Self::of(source, |nodes| nodes.loops.iter().any(|each| is_content(each.iterated)))
+    }
+
+    /// Detects the format that `source` expects by vLLM's rules. A template that does not parse
+    /// gets strings.
+    #[must_use]
+    pub fn detect_as_vllm(source: &str) -> Self {
+        // An unusual assignment target ends the engine's search, too.
+        Self::of(source, |nodes| nodes.loops_over_content() == Some(true))
+    }
+
+    fn of(source: &str, wants_parts: impl FnOnce(&TemplateNodes<'_, '_>) -> bool) -> Self {
         // The tag is unknown to minijinja, and a template that does not parse would get strings.
         let source = scope_generation_tags(source);
         let Ok(root) = parse(&source, "chat_template", syntax()) else {
@@ -42,31 +57,7 @@ impl ContentFormat {
         };
         let mut nodes = TemplateNodes::default();
         nodes.statement(&root, &mut Vec::new());
-        let is_content = |expr: &Expr<'_>| {
-            (["message", "msg", "m"].iter()).any(|name| is_access(expr, name, Some("content")))
-        };
-        if nodes.loops.iter().any(|each| is_content(each.iterated)) {
-            Self::Parts
-        } else {
-            Self::String
-        }
-    }
-
-    /// Detects the format that `source` expects by vLLM's rules. A template that does not parse
-    /// gets strings.
-    #[must_use]
-    pub fn detect_as_vllm(source: &str) -> Self {
-        let source = scope_generation_tags(source);
-        let Ok(root) = parse(&source, "chat_template", syntax()) else {
-            return Self::String;
-        };
-        let mut nodes = TemplateNodes::default();
-        nodes.statement(&root, &mut Vec::new());
-        match nodes.loops_over_content() {
-            Some(true) => Self::Parts,
-            // An unusual assignment target ends the engine's search, too.
-            Some(false) | None => Self::String,
-        }
+        if wants_parts(&nodes) { Self::Parts } else { Self::String }
     }
 }
 
@@ -170,82 +161,44 @@ impl<'t, 's> TemplateNodes<'t, 's> {
         passed
     }
 
-    fn statements(&mut self, body: &'t [Stmt<'s>], within: &mut Vec<usize>) {
-        for statement in body {
-            self.statement(statement, within);
-        }
-    }
-
     fn statement(&mut self, statement: &'t Stmt<'s>, within: &mut Vec<usize>) {
         match statement {
-            Stmt::Template(root) => self.statements(&root.children, within),
-            Stmt::EmitExpr(emit) => self.expression(&emit.expr),
-            Stmt::ForLoop(each) => {
-                // The loop is listed before its body: the first match in the order of the source
-                // decides.
-                self.loops.push(Loop {
-                    target: &each.target,
-                    iterated: &each.iter,
-                    within: within.clone(),
-                });
-                self.expression(&each.iter);
-                self.statements(&each.body, within);
-                self.statements(&each.else_body, within);
-                self.expressions(each.filter_expr.as_ref());
-            }
-            Stmt::IfCond(condition) => {
-                self.expression(&condition.expr);
-                self.statements(&condition.true_body, within);
-                self.statements(&condition.false_body, within);
-            }
-            Stmt::WithBlock(block) => {
-                self.expressions(block.assignments.iter().map(|(_, value)| value));
-                self.statements(&block.body, within);
-            }
-            Stmt::Set(set) => {
-                self.assignments.push((&set.target, &set.expr));
-                self.expression(&set.expr);
-            }
-            Stmt::SetBlock(block) => self.statements(&block.body, within),
-            Stmt::AutoEscape(block) => self.statements(&block.body, within),
-            Stmt::FilterBlock(block) => self.statements(&block.body, within),
+            // The loop is listed before its body: the first match in the order of the source
+            // decides.
+            Stmt::ForLoop(each) => self.loops.push(Loop {
+                target: &each.target,
+                iterated: &each.iter,
+                within: within.clone(),
+            }),
+            Stmt::Set(set) => self.assignments.push((&set.target, &set.expr)),
             Stmt::Macro(defined) => {
                 let parameters = defined.args.iter().filter_map(variable).collect();
                 self.macros.push((defined.name, parameters));
                 within.push(self.macros.len() - 1);
-                self.expressions(&defined.defaults);
-                self.statements(&defined.body, within);
-                within.pop();
             }
-            Stmt::CallBlock(block) => {
-                self.call(&block.call.expr, &block.call.args);
-                self.statements(&block.macro_decl.body, within);
-            }
+            Stmt::CallBlock(block) => self.call(&block.call.expr, &block.call.args),
             Stmt::Do(run) => self.call(&run.call.expr, &run.call.args),
-            // Raw text and loop controls hold no expression.
             _ => {}
+        }
+        let (exprs, bodies) = children(statement);
+        for expr in exprs {
+            visit_expr(expr, &mut |expr| {
+                if let Expr::Call(call) = expr {
+                    self.call(&call.expr, &call.args);
+                }
+            });
+        }
+        for statement in bodies.into_iter().flatten() {
+            self.statement(statement, within);
+        }
+        if let Stmt::Macro(_) = statement {
+            within.pop();
         }
     }
 
     fn call(&mut self, called: &'t Expr<'s>, arguments: &'t [CallArg<'s>]) {
         if let Some(name) = variable(called) {
             self.calls.push(MacroCall { name, arguments });
-        }
-        self.expression(called);
-        self.expressions(syntax_tree::arguments(arguments));
-    }
-
-    fn expressions(&mut self, all: impl IntoIterator<Item = &'t Expr<'s>>) {
-        for expr in all {
-            self.expression(expr);
-        }
-    }
-
-    /// Looks for calls in an expression.
-    fn expression(&mut self, expr: &'t Expr<'s>) {
-        match expr {
-            Expr::Call(call) => self.call(&call.expr, &call.args),
-            _ => self.expressions(syntax_tree::parts(expr)),
         }
     }
 }

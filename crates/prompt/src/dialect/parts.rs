@@ -3,7 +3,7 @@
 //! Source: vLLM 0.32, `renderers/chat_utils.py`: types of parts, the fields that it knows, and the
 //! order in which it looks for media without a type.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::NoExactTokens;
 
@@ -120,32 +120,21 @@ fn unknown_fields(fields: &Map<String, Value>) -> Map<String, Value> {
 impl ContentPart {
     /// The object that a template gets for it.
     pub(super) fn into_value(self) -> Value {
-        let mut fields = Map::new();
-        let mut set = |name: &str, value: &str| fields.insert(name.to_owned(), value.into());
-        let unknown = match self {
-            Self::Text { text, unknown } => {
-                set("type", "text");
-                set("text", &text);
-                unknown
-            }
+        let (mut part, unknown) = match self {
+            Self::Text { text, unknown } => (json!({"type": "text", "text": text}), unknown),
             Self::ToolReference(name) => {
-                set("type", "tool_reference");
-                set("name", &name);
-                Map::new()
+                (json!({"type": "tool_reference", "name": name}), Map::new())
             }
             // Embeddings stand in the text as one special token.
             Self::Medium { modality: "prompt_embeds", .. } => {
-                set("type", "text");
-                set("text", "<prompt_embeds>");
-                Map::new()
+                (json!({"type": "text", "text": "<prompt_embeds>"}), Map::new())
             }
-            Self::Medium { modality, unknown } => {
-                set("type", modality);
-                unknown
-            }
+            Self::Medium { modality, unknown } => (json!({"type": modality}), unknown),
         };
         // `unknown` holds no declared field, so nothing that was set above is replaced.
-        fields.extend(unknown);
-        Value::Object(fields)
+        for (name, value) in unknown {
+            part[name] = value;
+        }
+        part
     }
 }

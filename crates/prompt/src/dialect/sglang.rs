@@ -15,7 +15,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{ContentFormat, EngineConversation, NoExactTokens, arguments, boolean, take};
+use super::{
+    ContentFormat, EngineConversation, NoExactTokens, arguments, boolean, object, read_messages,
+    refuse, set, take,
+};
 use crate::python_number::with_floats;
 use crate::{ChatTemplate, GenerationPrompt};
 
@@ -26,23 +29,10 @@ pub(super) fn read(
 ) -> Result<EngineConversation, NoExactTokens> {
     let continues_last =
         take(&mut request, "continue_final_message").is_some_and(|flag| boolean(flag) == true);
-    for field in ["input_ids", "reasoning"] {
-        if take(&mut request, field).is_some() {
-            return Err(NoExactTokens::Unsupported(field));
-        }
-    }
-    let Some(Value::Array(messages)) = request.shift_remove("messages") else {
-        return Err(NoExactTokens::Malformed("messages"));
-    };
-    let format = template.sglang_content_format();
-    let mut medium_in = None;
-    let mut read = Vec::with_capacity(messages.len());
-    for (index, one) in messages.into_iter().enumerate() {
-        let mut has_media = false;
-        read.push(message(one, format, &mut has_media)?);
-        medium_in = medium_in.or(has_media.then_some(index));
-    }
-    let mut messages = read;
+    refuse(&mut request, &["input_ids", "reasoning"])?;
+    let format = template.sglang_content_format;
+    let read = |one, has_media: &mut bool| message(one, format, has_media);
+    let (mut messages, medium_in) = read_messages(&mut request, read)?;
     let mut answer_begins = String::new();
     if let Some(last) = messages.last_mut()
         && last["role"] == "assistant"
@@ -77,30 +67,24 @@ fn message(
     format: ContentFormat,
     has_media: &mut bool,
 ) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("messages");
-    let Value::Object(mut message) = message else {
-        return Err(malformed);
-    };
+    let mut message = object(message, "messages")?;
     let Some(Value::String(role)) = take(&mut message, "role") else {
-        return Err(malformed);
+        return Err(NoExactTokens::Malformed("messages"));
     };
     let role = role.to_lowercase();
     let is_list = message.get("content").is_some_and(Value::is_array);
     let content = content(take(&mut message, "content"), format, has_media)?;
     let content = match content {
         // Results of tools become one text, also for a template that gets parts.
-        Value::Array(parts) if role == "tool" && parts.iter().all(is_text) => {
-            let texts = parts.iter().filter_map(|part| part["text"].as_str());
-            texts.collect::<Vec<_>>().join(" ").into()
-        }
+        Value::Array(parts) if role == "tool" && parts.iter().all(is_text) => joined(&parts),
         content => content,
     };
     let mut read = Map::new();
-    read.insert("role".to_owned(), role.as_str().into());
+    set(&mut read, "role", Value::from(role.as_str()));
     // A list that is kept as one goes behind all other fields.
     let goes_last = is_list && format == ContentFormat::Parts;
     if !goes_last {
-        read.insert("content".to_owned(), content.clone());
+        set(&mut read, "content", content.clone());
     }
     // A user's message has no other declared fields.
     let fields = match role.as_str() {
@@ -116,11 +100,11 @@ fn message(
                 }
                 (_, value) => value,
             };
-            read.insert(name.to_owned(), value);
+            set(&mut read, name, value);
         }
     }
     if goes_last {
-        read.insert("content".to_owned(), content);
+        set(&mut read, "content", content);
     }
     Ok(read.into())
 }
@@ -148,8 +132,13 @@ fn content(
     if format == ContentFormat::Parts {
         return Ok(kept.into());
     }
-    let texts = kept.iter().filter_map(|part| part["text"].as_str());
-    Ok(texts.collect::<Vec<_>>().join(" ").into())
+    Ok(joined(&kept))
+}
+
+/// The texts of parts, as one.
+fn joined(parts: &[Value]) -> Value {
+    let texts = parts.iter().filter_map(|part| part["text"].as_str());
+    texts.collect::<Vec<_>>().join(" ").into()
 }
 
 /// A part with its declared fields; `None` where it is left out.
@@ -178,26 +167,19 @@ fn tool_calls(calls: Value, parses_arguments: bool) -> Result<Value, NoExactToke
     let Value::Array(calls) = calls else {
         return Err(NoExactTokens::Malformed("tool_calls"));
     };
-    let call = |call| tool_call(call, parses_arguments);
-    let calls: Result<Vec<_>, _> = calls.into_iter().map(call).collect();
-    calls.map(Value::from)
+    calls.into_iter().map(|call| tool_call(call, parses_arguments)).collect()
 }
 
 /// A call with all its declared fields, absent ones as `null`.
 fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("tool_calls");
-    let Value::Object(mut call) = call else {
-        return Err(malformed);
-    };
-    let Some(Value::Object(mut function)) = take(&mut call, "function") else {
-        return Err(malformed);
-    };
+    let mut call = object(call, "tool_calls")?;
+    let mut function = object(take(&mut call, "function"), "tool_calls")?;
     let arguments: Value = match take(&mut function, "arguments") {
-        Some(Value::String(text)) if parses_arguments => match arguments(&text) {
+        Some(Value::String(text)) if parses_arguments => {
             // SGLang parses arguments with orjson, which has floats for integers beyond 64 bits.
-            Some(fields) => with_floats(fields.into()).ok_or(malformed)?,
-            None => return Err(malformed),
-        },
+            let read = arguments(&text).and_then(|fields| with_floats(fields.into()));
+            read.ok_or(NoExactTokens::Malformed("tool_calls"))?
+        }
         other => other.into(),
     };
     let mut field = |name: &str| Value::from(take(&mut call, name));
@@ -229,24 +211,15 @@ fn tools(request: &mut Map<String, Value>) -> Result<Option<Value>, NoExactToken
 
 /// A tool with its declared fields; its function's keys keep the client's order.
 fn tool(tool: Value) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("tools");
-    let Value::Object(mut tool) = tool else {
-        return Err(malformed);
-    };
-    let Some(Value::Object(mut function)) = take(&mut tool, "function") else {
-        return Err(malformed);
-    };
+    let mut tool = object(tool, "tools")?;
+    let mut function = object(take(&mut tool, "function"), "tools")?;
     let defers = take(&mut tool, "defer_loading").map(boolean);
     if let Some(strict) = function.get_mut("strict") {
         *strict = boolean(strict.take());
     }
-    let own = function.get("defer_loading").is_some_and(|own| !own.is_null());
-    if let Some(defers) = defers.as_ref().filter(|_| !own) {
-        // In the place of a null, else behind all others.
-        let is_named = function.contains_key("defer_loading");
-        if is_named {
-            function["defer_loading"] = defers.clone();
-        }
+    // In the place of a null, else behind all others.
+    if let (Some(defers), Some(own @ Value::Null)) = (&defers, function.get_mut("defer_loading")) {
+        *own = defers.clone();
     }
     // SGLang rewrites such a schema, and the result is not known here.
     if function.get("parameters").is_some_and(has_unusual_type) {
@@ -289,8 +262,7 @@ fn has_unusual_type(schema: &Value) -> bool {
 fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
     let mut chosen = match take(request, "chat_template_kwargs") {
         None => Map::new(),
-        Some(Value::Object(variables)) => variables,
-        Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
+        chosen => object(chosen, "chat_template_kwargs")?,
     };
     let mut variables = Map::new();
     let effort = take(request, "reasoning_effort");
@@ -305,9 +277,7 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
         }
     }
     // A variable of that name wins over the field.
-    if let Some(effort) = take(&mut chosen, "reasoning_effort").or(effort) {
-        variables.insert("reasoning_effort".to_owned(), effort);
-    }
+    set(&mut variables, "reasoning_effort", take(&mut chosen, "reasoning_effort").or(effort));
     variables.extend(chosen);
     Ok(variables)
 }

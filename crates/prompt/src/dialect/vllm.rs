@@ -21,7 +21,9 @@ mod responses;
 use serde_json::{Map, Value, json};
 
 use self::messages::{FirstOfCall, Reading};
-use super::{Api, EngineConversation, NoExactTokens, boolean, take};
+use super::{
+    Api, EngineConversation, NoExactTokens, boolean, object, read_messages, refuse, set, take,
+};
 use crate::{ChatTemplate, GenerationPrompt, RenderInput};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -81,7 +83,7 @@ pub(super) fn read(
             let is_disabled =
                 version.maps_disabled_thinking() && anthropic::disables_thinking(&request);
             let probed = anthropic::TemplateProperties {
-                takes_system: template.takes_inline_system(),
+                takes_system: template.takes_inline_system,
                 effort_when_disabled: is_disabled
                     .then(|| template.effort_when_disabled(|| effort_when_disabled(template))),
             };
@@ -98,28 +100,14 @@ fn read_chat(
     reading: Reading<'_>,
 ) -> Result<EngineConversation, NoExactTokens> {
     // Both change how media become tokens, which only the engine computes.
-    for field in ["mm_processor_kwargs", "media_io_kwargs"] {
-        if take(&mut request, field).is_some() {
-            return Err(NoExactTokens::Unsupported(field));
-        }
-    }
-    let Some(Value::Array(messages)) = request.shift_remove("messages") else {
-        return Err(NoExactTokens::Malformed("messages"));
-    };
-    let mut medium_in = None;
-    let mut conversation = Vec::with_capacity(messages.len());
-    for (index, message) in messages.into_iter().enumerate() {
-        let mut has_media = false;
-        conversation.push(messages::read(message, reading, &mut has_media)?);
-        // The first medium matters: only the text in front of it is exact.
-        medium_in = medium_in.or(has_media.then_some(index));
-    }
-    if !reading.template.names_developer() && messages::make_system_of_developer(&mut conversation)
-    {
-        // Messages have moved; nothing in front of a medium is sure.
-        if medium_in.is_some() {
-            return Err(NoExactTokens::Media { before: String::new() });
-        }
+    refuse(&mut request, &["mm_processor_kwargs", "media_io_kwargs"])?;
+    let read = |message, has_media: &mut bool| messages::read(message, reading, has_media);
+    let (mut conversation, medium_in) = read_messages(&mut request, read)?;
+    let has_moved =
+        !reading.template.names_developer && messages::make_system_of_developer(&mut conversation);
+    if has_moved && medium_in.is_some() {
+        // Nothing in front of a medium is sure.
+        return Err(NoExactTokens::Media { before: String::new() });
     }
     let is_true = |value: Option<Value>| value.and_then(|value| value.as_bool());
     let continues_last = is_true(take(&mut request, "continue_final_message")).unwrap_or(false);
@@ -145,20 +133,15 @@ fn read_chat(
 /// `low` where the template refuses or ignores the effort `none`, as vLLM probes it.
 fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
     let render = |effort: &str| {
-        let request = json!({
-            "messages": [{"role": "user", "content": "Hi"}],
-            "reasoning_effort": effort,
-        });
-        let Value::Object(request) = request else {
-            return None;
-        };
+        let messages = json!([{"role": "user", "content": "Hi"}]);
+        let request = json!({"messages": messages, "reasoning_effort": effort});
         let reading = Reading {
             template,
             // Releases differ in nothing that this request has.
             version: VllmVersion::NEWEST,
             first_of_call: FirstOfCall::Arguments,
         };
-        let conversation = read_chat(request, reading).ok()?;
+        let conversation = read_chat(object(request, "messages").ok()?, reading).ok()?;
         let rendered = template.render(&RenderInput {
             messages: &conversation.messages,
             tools: None,
@@ -180,8 +163,7 @@ fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
 fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
     let mut variables = match take(request, "chat_template_kwargs") {
         None => Map::new(),
-        Some(Value::Object(variables)) => variables,
-        Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
+        variables => object(variables, "chat_template_kwargs")?,
     };
     // The request's fields and the server decide these, whatever the variables say.
     let decided = ["add_generation_prompt", "continue_final_message", "chat_template", "tokenize"];
@@ -190,13 +172,11 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
     }
     if let Some(effort) = take(request, "reasoning_effort") {
         if !variables.contains_key("enable_thinking") {
-            variables.insert("enable_thinking".to_owned(), (effort != "none").into());
+            set(&mut variables, "enable_thinking", Value::from(effort != "none"));
         }
-        variables.insert("reasoning_effort".to_owned(), effort);
+        set(&mut variables, "reasoning_effort", effort);
     }
-    if let Some(documents) = take(request, "documents") {
-        variables.insert("documents".to_owned(), documents);
-    }
+    set(&mut variables, "documents", take(request, "documents"));
     variables.retain(|_, value| !value.is_null() && value != "auto");
     Ok(variables)
 }
@@ -210,37 +190,20 @@ fn tools(tools: Value) -> Result<Value, NoExactTokens> {
 }
 
 fn tool(tool: Value) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("tools");
-    let Value::Object(mut tool) = tool else {
-        return Err(malformed);
-    };
-    let Some(Value::Object(mut function)) = tool.shift_remove("function") else {
-        return Err(malformed);
-    };
+    let mut tool = object(tool, "tools")?;
+    let mut function = object(take(&mut tool, "function"), "tools")?;
     let defers = take(&mut tool, "defer_loading");
     let mut written = Map::new();
     for name in ["name", "description", "parameters"] {
-        let value = take(&mut function, name).unwrap_or(Value::Null);
-        written.insert(name.to_owned(), value);
+        set(&mut written, name, take(&mut function, name).unwrap_or(Value::Null));
     }
     if !written["name"].is_string() {
-        return Err(malformed);
+        return Err(NoExactTokens::Malformed("tools"));
     }
+    set(&mut written, "strict", take(&mut function, "strict").map(boolean));
     let defers_itself = take(&mut function, "defer_loading").or_else(|| defers.clone());
-    let optional = [
-        ("strict", take(&mut function, "strict").map(boolean)),
-        ("defer_loading", defers_itself.map(boolean)),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            written.insert(name.to_owned(), value);
-        }
-    }
-    let mut tool = Map::new();
-    tool.insert("type".to_owned(), "function".into());
-    tool.insert("function".to_owned(), written.into());
-    if let Some(defers) = defers {
-        tool.insert("defer_loading".to_owned(), boolean(defers));
-    }
+    set(&mut written, "defer_loading", defers_itself.map(boolean));
+    let mut tool = object(json!({"type": "function", "function": written}), "tools")?;
+    set(&mut tool, "defer_loading", defers.map(boolean));
     Ok(tool.into())
 }

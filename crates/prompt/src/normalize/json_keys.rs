@@ -6,6 +6,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use super::{change_each, list, replace};
+
 /// Keys of tools, functions and schemas in the order in which people write them; all others follow
 /// by name.
 const CUSTOMARY: [&str; 7] =
@@ -24,27 +26,16 @@ const DATA: [&str; 4] = ["default", "const", "enum", "examples"];
 /// A model mostly writes arguments in the order in which it was told the parameters. Both are
 /// sorted by name, so that an engine that keeps what it generated mostly finds it again.
 pub(super) fn sort(request: &mut Value) -> bool {
-    let mut changed = false;
-    let tools = request.get_mut("tools").and_then(Value::as_array_mut);
-    for tool in tools.into_iter().flatten() {
-        changed |= sort_in(tool, KeyKind::Schema);
-    }
-    let messages = request.get_mut("messages").and_then(Value::as_array_mut);
-    let calls = messages.into_iter().flatten().filter_map(|message| {
-        let calls = message.get_mut("tool_calls")?;
-        calls.as_array_mut()
-    });
-    for call in calls.flatten() {
+    let has_tools = change_each(list(request, "tools"), |tool| sort_in(tool, KeyKind::Schema));
+    let calls = list(request, "messages").flat_map(|message| list(message, "tool_calls"));
+    let has_calls = change_each(calls, |call| {
         let function = call.get_mut("function");
-        let arguments = function.and_then(|function| function.get_mut("arguments"));
-        if let Some(Value::String(arguments)) = arguments
-            && let Some(sorted) = text::sorted(arguments)
-        {
-            *arguments = sorted;
-            changed = true;
+        match function.and_then(|function| function.get_mut("arguments")) {
+            Some(Value::String(arguments)) => replace(arguments, text::sorted(arguments)),
+            _ => false,
         }
-    }
-    changed
+    });
+    has_tools | has_calls
 }
 
 /// Meaning of an object's keys.
@@ -61,19 +52,11 @@ enum KeyKind {
 /// Sorts all objects in it; whether one was not sorted.
 fn sort_in(value: &mut Value, kind: KeyKind) -> bool {
     match value {
-        Value::Array(items) => {
-            let mut changed = false;
-            for item in items {
-                changed |= sort_in(item, kind);
-            }
-            changed
-        }
+        Value::Array(items) => change_each(items, |item| sort_in(item, kind)),
         Value::Object(map) => {
-            let mut changed = sort_keys(map, kind);
-            for (key, value) in map {
-                changed |= sort_in(value, kind_below(kind, key));
-            }
-            changed
+            let is_sorted = sort_keys(map, kind);
+            let below = |(key, value): (&String, _)| sort_in(value, kind_below(kind, key));
+            is_sorted | change_each(map, below)
         }
         _ => false,
     }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::{change_each, list, replace};
+
 /// A text, and whether it is all that its message says: parts are put together without anything
 /// between, so what stands at their ends has a meaning.
 #[derive(Clone, Copy, Debug)]
@@ -16,21 +18,15 @@ pub(super) fn each_text(
     request: &mut Value,
     change: impl Fn(SystemText<'_>) -> Option<String>,
 ) -> bool {
-    let messages = request.get_mut("messages").and_then(Value::as_array_mut);
-    let messages = messages.into_iter().flatten();
-    let system = messages.filter(|message| {
+    let system = list(request, "messages").filter(|message| {
         let role = message.get("role").and_then(Value::as_str);
         matches!(role, Some("system" | "developer"))
     });
-    let mut changed = false;
-    for message in system {
-        match message.get_mut("content") {
-            Some(Value::String(text)) => changed |= replace(text, true, &change),
-            Some(Value::Array(parts)) => changed |= each_part(parts, &change),
-            _ => {}
-        }
-    }
-    changed
+    change_each(system, |message| match message.get_mut("content") {
+        Some(Value::String(text)) => replace(text, change(SystemText { text, is_whole: true })),
+        Some(Value::Array(parts)) => each_part(parts, &change),
+        _ => false,
+    })
 }
 
 fn each_part(parts: &mut Vec<Value>, change: impl Fn(SystemText<'_>) -> Option<String>) -> bool {
@@ -44,7 +40,7 @@ fn each_part(parts: &mut Vec<Value>, change: impl Fn(SystemText<'_>) -> Option<S
             index += 1;
             continue;
         };
-        let is_new = replace(text, !others, &change);
+        let is_new = replace(text, change(SystemText { text, is_whole: !others }));
         let is_gone = is_new && text.is_empty() && others;
         changed |= is_new;
         if is_gone {
@@ -55,18 +51,4 @@ fn each_part(parts: &mut Vec<Value>, change: impl Fn(SystemText<'_>) -> Option<S
         }
     }
     changed
-}
-
-fn replace(
-    text: &mut String,
-    is_whole: bool,
-    change: impl Fn(SystemText<'_>) -> Option<String>,
-) -> bool {
-    let said = SystemText { text, is_whole };
-    let new = change(said).filter(|new| new != text);
-    let is_new = new.is_some();
-    if let Some(new) = new {
-        *text = new;
-    }
-    is_new
 }

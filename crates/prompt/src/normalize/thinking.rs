@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::{change_each, replace};
+
 /// Tags that stand around thinking.
 const TAGS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
 
@@ -21,31 +23,25 @@ pub(super) fn drop(request: &mut Value) -> bool {
         let role = message.get("role").and_then(Value::as_str);
         role == Some("assistant")
     });
-    let mut changed = false;
-    for answer in answers {
-        changed |= from_answer(answer);
-    }
-    changed
+    change_each(answers, from_answer)
 }
 
 fn from_answer(answer: &mut Value) -> bool {
-    let mut changed = false;
-    match answer.get_mut("content") {
-        Some(Value::String(text)) => changed |= from_text(text),
-        Some(Value::Array(parts)) => changed |= from_parts(parts),
-        _ => {}
-    }
-    let Some(fields) = answer.as_object_mut() else {
-        return changed;
+    let is_cut = match answer.get_mut("content") {
+        Some(Value::String(text)) => from_text(text),
+        Some(Value::Array(parts)) => from_parts(parts),
+        _ => false,
     };
-    for name in FIELDS {
-        // Other types are not understood here and stay.
-        if fields.get(name).is_some_and(|value| value.is_string() || value.is_null()) {
-            fields.shift_remove(name);
-            changed = true;
-        }
-    }
-    changed
+    let Some(fields) = answer.as_object_mut() else {
+        return is_cut;
+    };
+    is_cut
+        | change_each(FIELDS, |name| {
+            // Other types are not understood here and stay.
+            let value = fields.get(name);
+            let is_known = value.is_some_and(|value| value.is_string() || value.is_null());
+            is_known && fields.shift_remove(name).is_some()
+        })
 }
 
 fn from_parts(parts: &mut Vec<Value>) -> bool {
@@ -75,11 +71,8 @@ fn from_text(text: &mut String) -> bool {
     while let Some(behind) = behind_block(rest) {
         rest = behind;
     }
-    let is_changed = rest.len() < text.len();
-    if is_changed {
-        *text = rest.to_owned();
-    }
-    is_changed
+    let rest = rest.to_owned();
+    replace(text, Some(rest))
 }
 
 fn behind_block(text: &str) -> Option<&str> {

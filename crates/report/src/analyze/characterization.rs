@@ -1,81 +1,62 @@
 //! Characterization of a trace as JSON, with the field names of `headstart_trace::characterize`.
 
 use headstart_analysis::results::Analysis;
-use headstart_trace::characterize::report::{Hits, Next, Reuse, SessionKind, Skew};
+use headstart_trace::characterize::report::{Hits, Next, Reuse, SessionKind, Skew, Users};
 use headstart_trace::characterize::{Characterization, Fit, Spread};
 use serde_json::{Map, Value, json};
 
 /// The object under `characterization`.
 pub(super) fn characterization(analysis: &Analysis) -> Value {
     let numbers = &analysis.characterization;
-    let mut all = Map::new();
-    let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
-    let sampling = &numbers.sampling;
-    put(
-        "sampling",
-        json!({
-            "block_rate": sampling.block_rate,
-            "session_rate": sampling.session_rate,
-            "user_rate": sampling.user_rate,
-        }),
-    );
-    put("ideal", ideal(numbers));
     // Without times there is nothing to say of durations.
     let is_dated = analysis.span_s.is_some();
     let dated = |value: Value| if is_dated { value } else { Value::Null };
-    put("over_time", dated(over_time(numbers)));
-    put("types", types(analysis));
-    put("turns", turns(numbers));
-    put("origins", origins(numbers));
-    put("block_skew", skew(&numbers.block_skew));
-    put("session_skew", skew(&numbers.session_skew));
-    put("user_skew", numbers.user_skew.as_ref().map_or(Value::Null, skew));
-    put("sessions", sessions(numbers, is_dated));
-    put("users", users(numbers));
-    put("next_turn", dated(next_turn(analysis)));
-    put("reuse", dated(reuse_times(analysis)));
-    put("locality", locality(numbers));
-    put("lifespan", dated(lifespan(numbers)));
-    put("sizes", sizes(numbers));
-    put("capacity", capacity(numbers));
-    Value::Object(all)
-}
-
-fn ideal(numbers: &Characterization) -> Value {
-    let ideal = &numbers.ideal;
     json!({
-        "references": ideal.references,
-        "hits": ideal.hits,
-        "block_hit_rate": ideal.block_hit_rate,
-        "token_hit_rate": ideal.token_hit_rate,
-        "distinct_blocks": ideal.distinct_blocks,
-        "never_reused": ideal.never_reused,
-        "never_reused_share": ideal.never_reused_share,
-        "orphans": ideal.orphans,
+        "sampling": fields!(numbers.sampling => block_rate, session_rate, user_rate),
+        "ideal": fields!(
+            numbers.ideal => references, hits, block_hit_rate, token_hit_rate, distinct_blocks,
+            never_reused, never_reused_share, orphans
+        ),
+        "over_time": dated(over_time(numbers)),
+        "types": types(analysis),
+        "turns": turns(numbers),
+        "origins": fields!(
+            numbers.origins => same_session, other_session, unknown_session, same_user,
+            other_user, unknown_user
+        ),
+        "block_skew": skew(&numbers.block_skew),
+        "session_skew": skew(&numbers.session_skew),
+        "user_skew": numbers.user_skew.as_ref().map(skew),
+        "sessions": sessions(numbers, is_dated),
+        "users": numbers.users.as_ref().map(users),
+        "next_turn": dated(next_turn(analysis)),
+        "reuse": dated(reuse_times(analysis)),
+        "locality": locality(numbers),
+        "lifespan": dated(
+            fields!(numbers.lifespan => reused_s(spread), all_s(spread), open_share)
+        ),
+        "sizes": fields!(
+            numbers.sizes => prompt_tokens(spread), output_tokens(spread), kv_bytes_per_token,
+            request_bytes_mean, device_bytes, requests_in_device
+        ),
+        "capacity": fields!(
+            numbers.capacity => peak_blocks, mean_blocks, peak_bytes, peak_of_device,
+            lru_99_percent_blocks
+        ),
     })
 }
 
 fn over_time(numbers: &Characterization) -> Value {
-    let buckets = numbers.over_time.buckets.iter().map(|moment| {
-        json!({
-            "requests": moment.requests,
-            "references": moment.references,
-            "hits": moment.hits,
-            "hit_rate": moment.hit_rate,
-            "p_next": moment.p_next,
-            "live_blocks": moment.live_blocks,
-        })
-    });
+    let buckets = numbers.over_time.buckets.iter().map(
+        |moment| fields!(*moment => requests, references, hits, hit_rate, p_next, live_blocks),
+    );
     json!({"bucket_s": numbers.over_time.bucket_s, "buckets": buckets.collect::<Vec<_>>()})
 }
 
 fn hits(hits: &Hits) -> Value {
-    json!({
-        "requests": hits.requests,
-        "references": hits.references,
-        "hits": hits.hits,
-        "hit_rate": hits.rate(),
-    })
+    let mut all = fields!(*hits => requests, references, hits);
+    all["hit_rate"] = json!(hits.rate());
+    all
 }
 
 fn types(analysis: &Analysis) -> Value {
@@ -94,93 +75,36 @@ fn types(analysis: &Analysis) -> Value {
 }
 
 fn turns(numbers: &Characterization) -> Value {
-    let turns = numbers.turns.iter().map(|share| {
-        json!({
-            "turn": share.turn,
-            "all": hits(&share.all),
-            "share_of_hits": share.share_of_hits,
-        })
-    });
-    turns.collect()
-}
-
-fn origins(numbers: &Characterization) -> Value {
-    let origins = &numbers.origins;
-    json!({
-        "same_session": origins.same_session,
-        "other_session": origins.other_session,
-        "unknown_session": origins.unknown_session,
-        "same_user": origins.same_user,
-        "other_user": origins.other_user,
-        "unknown_user": origins.unknown_user,
-    })
+    let turns = numbers.turns.iter();
+    turns.map(|share| fields!(*share => turn, all(hits), share_of_hits)).collect()
 }
 
 fn skew(skew: &Skew) -> Value {
-    json!({
-        "owners": skew.owners,
-        "total": skew.total,
-        "gini": skew.gini,
-        "top_1_percent": skew.top_1_percent,
-        "top_10_percent": skew.top_10_percent,
-        "lorenz": skew.lorenz,
-    })
+    fields!(*skew => owners, total, gini, top_1_percent, top_10_percent, lorenz)
 }
 
 fn spread(spread: &Spread) -> Value {
-    json!({
-        "count": spread.count,
-        "mean": spread.mean,
-        "sd": spread.sd,
-        "p10": spread.p10,
-        "p50": spread.p50,
-        "p90": spread.p90,
-        "p99": spread.p99,
-        "max": spread.max,
-    })
+    fields!(*spread => count, mean, sd, p10, p50, p90, p99, max)
+}
+
+fn kind(kind: &SessionKind) -> Value {
+    fields!(*kind => sessions, all(hits), share_of_hits, prompt_tokens_mean)
 }
 
 fn sessions(numbers: &Characterization, is_dated: bool) -> Value {
-    let kind = |kind: &SessionKind| {
-        json!({
-            "sessions": kind.sessions,
-            "all": hits(&kind.all),
-            "share_of_hits": kind.share_of_hits,
-            "prompt_tokens_mean": kind.prompt_tokens_mean,
-        })
-    };
-    let sessions = &numbers.sessions;
-    json!({
-        "count": sessions.count,
-        "requests": spread(&sessions.requests),
-        "turns": spread(&sessions.turns),
-        "length_s": is_dated.then(|| spread(&sessions.length_s)),
-        "single": kind(&sessions.single),
-        "multi": kind(&sessions.multi),
-        "without": sessions.without,
-    })
+    let length = |length: &Spread| is_dated.then(|| spread(length));
+    fields!(
+        numbers.sessions => count, requests(spread), turns(spread), length_s(length),
+        single(kind), multi(kind), without
+    )
 }
 
-fn users(numbers: &Characterization) -> Value {
-    let Some(users) = &numbers.users else {
-        return Value::Null;
-    };
-    json!({
-        "count": users.count,
-        "requests": spread(&users.requests),
-        "sessions": spread(&users.sessions),
-        "turns": spread(&users.turns),
-        "hits": spread(&users.hits),
-    })
+fn users(users: &Users) -> Value {
+    fields!(*users => count, requests(spread), sessions(spread), turns(spread), hits(spread))
 }
 
 fn next(next: &Next) -> Value {
-    json!({
-        "followed": next.followed,
-        "ended": next.ended,
-        "open": next.open,
-        "p_next": next.p_next,
-    })
+    fields!(*next => followed, ended, open, p_next)
 }
 
 fn next_turn(analysis: &Analysis) -> Value {
@@ -238,56 +162,12 @@ fn reuse(reuse: &Reuse) -> Value {
 }
 
 fn locality(numbers: &Characterization) -> Value {
-    let offsets = numbers.locality.by_offset.iter().map(|place| {
-        json!({
-            "from": place.from,
-            "until": place.until,
-            "references": place.references,
-            "hits": place.hits,
-            "hit_rate": place.hit_rate,
-        })
-    });
-    let strides = numbers.locality.by_stride.iter().map(|pair| {
-        json!({
-            "stride": pair.stride,
-            "pairs": pair.pairs,
-            "both": pair.both,
-            "hit_rate": pair.hit_rate,
-        })
-    });
+    let offsets = numbers.locality.by_offset.iter();
+    let offsets = offsets.map(|at| fields!(*at => from, until, references, hits, hit_rate));
+    let strides = numbers.locality.by_stride.iter();
+    let strides = strides.map(|pair| fields!(*pair => stride, pairs, both, hit_rate));
     json!({
         "by_offset": offsets.collect::<Vec<_>>(),
         "by_stride": strides.collect::<Vec<_>>(),
-    })
-}
-
-fn lifespan(numbers: &Characterization) -> Value {
-    json!({
-        "reused_s": spread(&numbers.lifespan.reused_s),
-        "all_s": spread(&numbers.lifespan.all_s),
-        "open_share": numbers.lifespan.open_share,
-    })
-}
-
-fn sizes(numbers: &Characterization) -> Value {
-    let sizes = &numbers.sizes;
-    json!({
-        "prompt_tokens": spread(&sizes.prompt_tokens),
-        "output_tokens": spread(&sizes.output_tokens),
-        "kv_bytes_per_token": sizes.kv_bytes_per_token,
-        "request_bytes_mean": sizes.request_bytes_mean,
-        "device_bytes": sizes.device_bytes,
-        "requests_in_device": sizes.requests_in_device,
-    })
-}
-
-fn capacity(numbers: &Characterization) -> Value {
-    let capacity = &numbers.capacity;
-    json!({
-        "peak_blocks": capacity.peak_blocks,
-        "mean_blocks": capacity.mean_blocks,
-        "peak_bytes": capacity.peak_bytes,
-        "peak_of_device": capacity.peak_of_device,
-        "lru_99_percent_blocks": capacity.lru_99_percent_blocks,
     })
 }

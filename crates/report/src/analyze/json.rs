@@ -4,6 +4,7 @@ use headstart_analysis::results::{
     Amount, Analysis, FindingRow, MemoryEstimate, Own, WaterfallStep,
 };
 use headstart_analysis::traffic::LoggedTokenCounts;
+use headstart_trace::characterize::report::CurvePoint;
 use serde_json::{Value, json};
 
 use super::characterization::characterization;
@@ -105,14 +106,8 @@ fn logged_counts(counts: &LoggedTokenCounts) -> Option<Value> {
 }
 
 fn memory(analysis: &Analysis) -> Value {
-    let parts = analysis.kept.iter().map(|kept| {
-        json!({
-            "what": kept.what,
-            "bytes": kept.bytes,
-            "bytes_max": kept.bytes_max,
-            "lost": kept.lost,
-        })
-    });
+    let parts = analysis.kept.iter();
+    let parts = parts.map(|kept| fields!(*kept => what, bytes, bytes_max, lost));
     let sum = |of: fn(&MemoryEstimate) -> u64| analysis.kept.iter().map(of).sum::<u64>();
     json!({
         "kept_bytes": sum(|kept| kept.bytes),
@@ -149,43 +144,28 @@ fn bucket(analysis: &Analysis, step: &WaterfallStep, share: f64) -> Value {
     })
 }
 
+fn point(point: &CurvePoint) -> Value {
+    fields!(*point => capacity_blocks, capacity_tokens, block_hit_rate, token_hit_rate)
+}
+
 fn curve(analysis: &Analysis) -> Vec<Value> {
-    let points = analysis.characterization.curve.iter();
-    let point = points.map(|point| {
-        json!({
-            "capacity_blocks": point.capacity_blocks,
-            "capacity_tokens": point.capacity_tokens,
-            "block_hit_rate": point.block_hit_rate,
-            "token_hit_rate": point.token_hit_rate,
-        })
-    });
-    point.collect()
+    analysis.characterization.curve.iter().map(point).collect()
 }
 
 fn knee(analysis: &Analysis) -> Option<Value> {
     let point = analysis.characterization.curve.get(analysis.knee?)?;
     let ideal = analysis.characterization.ideal.hits;
-    Some(json!({
-        "capacity_blocks": point.capacity_blocks,
-        "capacity_tokens": point.capacity_tokens,
-        "token_hit_rate": point.token_hit_rate,
-        "share_of_ceiling": point.hits as f64 / ideal.max(1) as f64,
-    }))
+    let mut knee = fields!(*point => capacity_blocks, capacity_tokens, token_hit_rate);
+    knee["share_of_ceiling"] = json!(point.hits as f64 / ideal.max(1) as f64);
+    Some(knee)
 }
 
 /// A finding, as `lint` prints it too.
 pub(super) fn finding(finding: &FindingRow) -> Value {
     let Amount { tokens, seconds, money } = finding.amount;
-    let example = finding.example.as_ref().map(|example| {
-        json!({
-            "request": example.request,
-            "neighbour": example.neighbour,
-            "token": example.token,
-            "before": example.before,
-            "old": example.old,
-            "new": example.new,
-        })
-    });
+    let example = finding.example.as_ref();
+    let example =
+        example.map(|example| fields!(*example => request, neighbour, token, before, old, new));
     json!({
         "cause": finding.cause,
         "title": finding.title,

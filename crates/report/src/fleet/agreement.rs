@@ -14,28 +14,22 @@ struct StrategyPair<'a> {
     simulated: &'a RungOutcome,
 }
 
+/// Times that are compared.
+const TIMES: [(&str, fn(&RungOutcome) -> f64); 3] = [
+    ("TTFT p50", |rung| rung.ttft.p50),
+    ("TTFT p90", |rung| rung.ttft.p90),
+    ("TTFT mean", |rung| rung.ttft.mean),
+];
+
 /// A table, with the order of the strategies both ways; none where nothing is there both ways.
 pub(super) fn table(report: &FleetReport) -> Option<String> {
     let all = both(report);
     if all.is_empty() {
         return None;
     }
-    let head = [
-        "strategy",
-        "hit rate",
-        "simulated",
-        "points",
-        "TTFT p50",
-        "simulated",
-        "ratio",
-        "TTFT p90",
-        "simulated",
-        "ratio",
-        "TTFT mean",
-        "simulated",
-        "ratio",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut head = vec!["strategy", "hit rate", "simulated", "points"];
+    head.extend(TIMES.iter().flat_map(|(name, _)| [*name, "simulated", "ratio"]));
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
     rows.extend(all.iter().map(row));
     let mut text = format!("measured beside simulated\n{}", aligned(&rows));
     if all.len() > 1 {
@@ -122,9 +116,7 @@ fn row(both: &StrategyPair<'_>) -> Vec<String> {
         percent(both.simulated),
         format!("{:+.1}", points(both)),
     ];
-    let figures: [fn(&RungOutcome) -> f64; 3] =
-        [|rung| rung.ttft.p50, |rung| rung.ttft.p90, |rung| rung.ttft.mean];
-    for of in figures {
+    for (_, of) in TIMES {
         row.push(format!("{:.3}", of(both.measured)));
         row.push(format!("{:.3}", of(both.simulated)));
         row.push(format!("{:.2}", ratio(both, of)));

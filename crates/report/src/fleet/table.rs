@@ -76,64 +76,43 @@ fn compared(
     rows
 }
 
-fn details(run: &StrategyRun, warm_up: usize) -> Vec<Vec<String>> {
-    let head = [
-        "requests/s",
-        "requests",
-        "refused",
-        "failed",
-        "TTFT mean",
-        "p50",
-        "p90",
-        "p99",
-        "service p90",
-        "TPOT p50",
-        "p90",
-        "E2E p50",
-        "p90",
-        "tokens/s",
-        "in window",
-        "goodput/s",
-        "hit rate",
-        "cached tokens/s",
-        "waiting",
-        "running",
-        "KV used",
-        "preempted",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let rungs = run.rungs().enumerate();
-    rows.extend(rungs.map(|(at, rung)| detail(&step(at, rung, warm_up), rung)));
-    rows.push(detail("all", &run.outcome.all));
-    rows
-}
+/// A column of the details: its name, and the cell of a step.
+type Column = (&'static str, fn(&RungOutcome) -> String);
 
-fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
-    let answered = |value: f64, digits| seconds(rung, value, digits);
-    vec![
-        name.to_owned(),
-        rung.answered.to_string(),
-        rung.refused.to_string(),
-        rung.failed.to_string(),
-        answered(rung.ttft.mean, 3),
-        answered(rung.ttft.p50, 3),
-        answered(rung.ttft.p90, 3),
-        answered(rung.ttft.p99, 3),
-        known(rung.service_ttft.map(|ttft| ttft.p90), |seconds| answered(seconds, 3)),
-        answered(rung.tpot.p50, 4),
-        answered(rung.tpot.p90, 4),
-        answered(rung.e2e.p50, 1),
-        answered(rung.e2e.p90, 1),
-        format!("{:.0}", rung.tokens_s),
-        format!("{:.0}", rung.window_tokens_s),
-        format!("{:.2}", rung.goodput),
-        format!("{:.1} %", rung.hits.rate() * 100.0),
-        format!("{:.0}", rung.cached_tokens_s),
-        known(rung.waiting, |waiting| format!("{waiting:.1}")),
-        known(rung.running, |running| format!("{running:.1}")),
-        known(rung.kv_usage, |usage| format!("{:.1} %", usage * 100.0)),
-        known(rung.preemptions, |count| count.to_string()),
-    ]
+const DETAILS: [Column; 21] = [
+    ("requests", |rung| rung.answered.to_string()),
+    ("refused", |rung| rung.refused.to_string()),
+    ("failed", |rung| rung.failed.to_string()),
+    ("TTFT mean", |rung| seconds(rung, rung.ttft.mean, 3)),
+    ("p50", |rung| seconds(rung, rung.ttft.p50, 3)),
+    ("p90", |rung| seconds(rung, rung.ttft.p90, 3)),
+    ("p99", |rung| seconds(rung, rung.ttft.p99, 3)),
+    ("service p90", |rung| known(rung.service_ttft, |ttft| seconds(rung, ttft.p90, 3))),
+    ("TPOT p50", |rung| seconds(rung, rung.tpot.p50, 4)),
+    ("p90", |rung| seconds(rung, rung.tpot.p90, 4)),
+    ("E2E p50", |rung| seconds(rung, rung.e2e.p50, 1)),
+    ("p90", |rung| seconds(rung, rung.e2e.p90, 1)),
+    ("tokens/s", |rung| format!("{:.0}", rung.tokens_s)),
+    ("in window", |rung| format!("{:.0}", rung.window_tokens_s)),
+    ("goodput/s", |rung| format!("{:.2}", rung.goodput)),
+    ("hit rate", |rung| format!("{:.1} %", rung.hits.rate() * 100.0)),
+    ("cached tokens/s", |rung| format!("{:.0}", rung.cached_tokens_s)),
+    ("waiting", |rung| known(rung.waiting, |waiting| format!("{waiting:.1}"))),
+    ("running", |rung| known(rung.running, |running| format!("{running:.1}"))),
+    ("KV used", |rung| known(rung.kv_usage, |usage| format!("{:.1} %", usage * 100.0))),
+    ("preempted", |rung| known(rung.preemptions, |count| count.to_string())),
+];
+
+fn details(run: &StrategyRun, warm_up: usize) -> Vec<Vec<String>> {
+    let detail = |name: String, rung: &RungOutcome| {
+        std::iter::once(name).chain(DETAILS.map(|(_, cell)| cell(rung))).collect()
+    };
+    let head = DETAILS.map(|(name, _)| name.to_owned());
+    let mut rows = vec![std::iter::once("requests/s".to_owned()).chain(head).collect()];
+    let rungs = run.rungs().enumerate();
+    rows.extend(rungs.map(|(at, rung)| detail(step(at, rung, warm_up), rung)));
+    rows.push(detail("all".to_owned(), &run.outcome.all));
+    rows
 }
 
 /// The name of a step: its rate, and whether it only fills the caches.

@@ -13,12 +13,16 @@ use super::extent::OffsetSet;
 use super::forest::Forest;
 use super::marks::unmark;
 use super::spot::{Span, Spot};
-use super::standing::{BlockPlace, BlockStanding, HoldingRecord, Records};
+use super::standing::{BlockPlace, BlockStanding, HoldingRecord, PlacedHandle, Records};
 use crate::lookup::StableMap;
 
 /// All such blocks of one replica.
 #[derive(Debug, Default)]
-pub(super) struct Crowds(StableMap<RouteKey, Vec<CrowdMember>>);
+pub(super) struct Crowds {
+    /// The replica's.
+    slot: u32,
+    members: StableMap<RouteKey, Vec<CrowdMember>>,
+}
 
 #[derive(Debug)]
 struct CrowdMember {
@@ -27,17 +31,21 @@ struct CrowdMember {
 }
 
 impl Crowds {
+    pub(super) fn new(slot: u32) -> Self {
+        Self { slot, ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.members.is_empty()
     }
 
     /// Puts a handle into the block's crowd. Returns whether it has one.
     pub(super) fn join(&mut self, forest: &Forest<'_>, spot: Spot, handle: u64) -> bool {
         // Nearly always so, and it spares the look-up of the key.
-        if self.0.is_empty() {
+        if self.is_empty() {
             return false;
         }
-        let Some(members) = self.0.get_mut(&forest.key(spot)) else {
+        let Some(members) = self.members.get_mut(&forest.key(spot)) else {
             return false;
         };
         if members.iter().all(|member| member.handle != handle) {
@@ -51,41 +59,41 @@ impl Crowds {
     pub(super) fn gather(
         &mut self,
         forest: &Forest<'_>,
-        slot: u32,
         spot: Spot,
         [holder, new]: [u64; 2],
         again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
     ) {
         // One handle held the block so far, so all that the view says of it is that handle's.
-        let known = CrowdMember { handle: holder, records: records(forest, slot, spot, again) };
+        let known =
+            CrowdMember { handle: holder, records: records(forest, self.slot, spot, again) };
         let new = CrowdMember { handle: new, records: Records::default() };
-        self.0.insert(forest.key(spot), vec![known, new]);
+        self.members.insert(forest.key(spot), vec![known, new]);
     }
 
     /// Forgets a handle.
     pub(super) fn leave(&mut self, forest: &Forest<'_>, spot: Spot, handle: u64) {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return;
         }
         let key = forest.key(spot);
-        if let Some(members) = self.0.get_mut(&key) {
+        if let Some(members) = self.members.get_mut(&key) {
             members.retain(|member| member.handle != handle);
             if members.is_empty() {
-                self.0.remove(&key);
+                self.members.remove(&key);
             }
         }
     }
 
     /// Returns the records of the handle; `None` if it is in no crowd of its block.
     pub(super) fn records(&self, key: RouteKey, handle: u64) -> Option<&Records> {
-        let members = self.0.get(&key)?;
+        let members = self.members.get(&key)?;
         let member = members.iter().find(|member| member.handle == handle)?;
         Some(&member.records)
     }
 
     /// Whether the handle holds anything; `None` where its block has no crowd.
     pub(super) fn is_held(&self, forest: &Forest<'_>, spot: Spot, handle: u64) -> Option<bool> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return None;
         }
         self.records(forest.key(spot), handle).map(|records| !records.is_empty())
@@ -93,53 +101,30 @@ impl Crowds {
 
     /// Whether any handle of the block's crowd holds it; `false` where it has none.
     pub(super) fn holds(&self, forest: &Forest<'_>, spot: Spot) -> bool {
-        let members = self.0.get(&forest.key(spot));
+        let members = self.members.get(&forest.key(spot));
         members.is_some_and(|members| members.iter().any(|member| !member.records.is_empty()))
     }
 
-    /// Returns whether the block has a crowd; if not, nothing was done.
-    pub(super) fn hold(
+    /// Changes what a handle holds, and sees to it that the view says so; `None` where its block has
+    /// no crowd.
+    pub(super) fn change<T>(
         &mut self,
         forest: &mut Forest<'_>,
-        slot: u32,
-        spot: Spot,
-        handle: u64,
-        place: BlockPlace,
-    ) -> bool {
-        let hold = |records: &mut Records| records.hold(place);
-        self.change(forest, slot, spot, handle, place, hold).is_some()
-    }
-
-    /// The same for a record that was kept elsewhere.
-    pub(super) fn put(
-        &mut self,
-        forest: &mut Forest<'_>,
-        slot: u32,
-        spot: Spot,
-        handle: u64,
-        place: BlockPlace,
-        record: HoldingRecord,
-    ) -> bool {
-        let put = |records: &mut Records| records.put(place, record);
-        self.change(forest, slot, spot, handle, place, put).is_some()
-    }
-
-    /// Returns whether the place held it; `None` where the block has no crowd.
-    pub(super) fn release(
-        &mut self,
-        forest: &mut Forest<'_>,
-        slot: u32,
-        spot: Spot,
-        handle: u64,
-        place: BlockPlace,
-    ) -> Option<bool> {
-        let now = forest.now;
-        let release = |records: &mut Records| records.release(place, now);
-        self.change(forest, slot, spot, handle, place, release)
+        held: PlacedHandle,
+        change: impl FnOnce(&mut Records) -> T,
+    ) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let members = self.members.get_mut(&forest.key(held.spot))?;
+        let member = members.iter_mut().find(|member| member.handle == held.handle)?;
+        let changed = change(&mut member.records);
+        show(members, forest, self.slot, held.spot, held.place);
+        Some(changed)
     }
 
     pub(super) fn doubt(&mut self, since: Nanos) {
-        for member in self.0.values_mut().flatten() {
+        for member in self.members.values_mut().flatten() {
             member.records.doubt(since);
         }
     }
@@ -147,7 +132,7 @@ impl Crowds {
     /// Confirms what is doubtful since then. Returns the handles of which anything was:
     /// [`Self::show`] their blocks.
     pub(super) fn trust(&mut self, since: Nanos) -> Vec<u64> {
-        let members = self.0.values_mut().flatten();
+        let members = self.members.values_mut().flatten();
         let trusted = members.filter_map(|member| {
             let is_changed = member.records.trust(since);
             is_changed.then_some(member.handle)
@@ -156,23 +141,18 @@ impl Crowds {
     }
 
     /// Sees to it that the view says of the block what is true of its handles.
-    pub(super) fn show(&self, forest: &mut Forest<'_>, slot: u32, spot: Spot) {
-        let Some(members) = self.0.get(&forest.key(spot)) else {
+    pub(super) fn show(&self, forest: &mut Forest<'_>, spot: Spot) {
+        let Some(members) = self.members.get(&forest.key(spot)) else {
             return;
         };
         let records = members.iter().flat_map(|member| member.records.iter());
-        for (place, _) in records {
-            let standing = combined(members, place);
-            if forest.view.standing(spot, slot, place) != standing {
-                forest.set(Span::one(spot), slot, place, standing);
-            }
-        }
+        records.for_each(|(place, _)| show(members, forest, self.slot, spot, place));
     }
 
     /// Forgets doubts that have aged out. Returns the handles that hold nothing since.
     pub(super) fn expire(&mut self, now: Nanos) -> Vec<u64> {
         let mut over = Vec::new();
-        for member in self.0.values_mut().flatten() {
+        for member in self.members.values_mut().flatten() {
             let was_empty = member.records.is_empty();
             member.records.expire(now);
             if member.records.is_empty() && !was_empty {
@@ -183,37 +163,29 @@ impl Crowds {
     }
 
     /// Asserts that the view says of the block what is true of its handles.
-    pub(super) fn check(&self, forest: &Forest<'_>, slot: u32, spot: Spot) {
-        let Some(members) = self.0.get(&forest.key(spot)) else {
+    pub(super) fn check(&self, forest: &Forest<'_>, spot: Spot) {
+        let Some(members) = self.members.get(&forest.key(spot)) else {
             return;
         };
         for place in members.iter().flat_map(|member| member.records.iter()) {
-            let standing = forest.view.standing(spot, slot, place.0);
+            let standing = forest.view.standing(spot, self.slot, place.0);
             assert_eq!(standing, combined(members, place.0), "crowds are shown");
         }
     }
+}
 
-    fn change<T>(
-        &mut self,
-        forest: &mut Forest<'_>,
-        slot: u32,
-        spot: Spot,
-        handle: u64,
-        place: BlockPlace,
-        change: impl FnOnce(&mut Records) -> T,
-    ) -> Option<T> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let members = self.0.get_mut(&forest.key(spot))?;
-        let member = members.iter_mut().find(|member| member.handle == handle)?;
-        let changed = change(&mut member.records);
-        let standing = combined(members, place);
-        // An unchanged standing needs no entry in the log.
-        if forest.view.standing(spot, slot, place) != standing {
-            forest.set(Span::one(spot), slot, place, standing);
-        }
-        Some(changed)
+/// Sees to it that the view says of the block in this place what is true of its handles.
+fn show(
+    members: &[CrowdMember],
+    forest: &mut Forest<'_>,
+    slot: u32,
+    spot: Spot,
+    place: BlockPlace,
+) {
+    let standing = combined(members, place);
+    // An unchanged standing needs no entry in the log.
+    if forest.view.standing(spot, slot, place) != standing {
+        forest.set(Span::one(spot), slot, place, standing);
     }
 }
 

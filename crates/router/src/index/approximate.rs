@@ -14,9 +14,8 @@ use std::sync::Mutex;
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier};
 
-use super::{
-    IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update,
-};
+use super::lengths::OverlapLength;
+use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
 use lru::LruKeys;
 
 /// Block size and limits of an approximate index.
@@ -113,12 +112,8 @@ impl PrefixIndex for ApproximateIndex {
             let tokens = known * self.config.block_size;
             // The trait leaves out replicas without any overlap.
             if tokens > 0 {
-                answer.lengths.push(Overlap {
-                    replica,
-                    device_tokens: tokens,
-                    any_tier_tokens: tokens,
-                    trusted_tokens: tokens,
-                });
+                let length = OverlapLength { replica: replica.0, tokens };
+                answer.lengths.push(length.even());
             }
         }
     }

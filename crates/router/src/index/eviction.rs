@@ -11,7 +11,7 @@ use headstart_core::Nanos;
 
 use super::draft::{ViewDraft, forest};
 use super::forest::Forest;
-use super::view_change::ViewChange;
+use super::view_change::HoldingChange;
 use super::writer::IndexWriter;
 
 /// Divisor of the limit: each eviction frees this part of it beyond the excess.
@@ -79,7 +79,7 @@ fn end_assumptions(forest: &mut Forest<'_>, run: u32) {
     for slot in slots {
         // Later than any end, so that all of them expire and the run can be cut.
         let now = Nanos(u64::MAX);
-        forest.apply(ViewChange::ExpireAssumptions { run, slot, now });
+        forest.hold(run, slot, HoldingChange::ExpireAssumptions { now });
     }
     forest.trim(run);
 }

@@ -7,12 +7,13 @@ use super::DOUBT_TTL;
 use super::aliases::Crowds;
 use super::forest::Forest;
 use super::replica::TrackedReplica;
-use super::spot::{Span, Spot};
+use super::spot::Spot;
 use super::standing::{
-    BlockPlace, BlockStanding, HoldingRecord, SWEEP_SLACK, is_over, since_alone, since_doubt,
+    BlockPlace, BlockStanding, HoldingRecord, PlacedHandle, SWEEP_SLACK, is_over, since_alone,
+    since_doubt,
 };
 use super::view::View;
-use super::view_change::ViewChange;
+use super::view_change::HoldingChange;
 use super::waiting::Waiting;
 
 impl TrackedReplica {
@@ -27,7 +28,7 @@ impl TrackedReplica {
         self.waiting.change_all(|records| records.doubt(since));
         for run in self.names.runs() {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(ViewChange::Doubt { run, slot, since });
+                forest.hold(run, slot, HoldingChange::Turn { from: None, to: Some(since) });
             }
         }
         self.plan_sweep(since);
@@ -48,13 +49,13 @@ impl TrackedReplica {
         for run in self.names.runs() {
             let holder = forest.view.run(run).holder(slot);
             if holder.is_some_and(|holder| holder.is_doubtful_since(since)) {
-                forest.apply(ViewChange::Trust { run, slot, since });
+                forest.hold(run, slot, HoldingChange::Turn { from: Some(since), to: None });
             }
         }
         // A block with several handles may have been doubtful for longer because of another one.
         for block in self.crowds.trust(since) {
             if let Some(known) = self.names.find(block) {
-                self.crowds.show(forest, slot, known.spot);
+                self.crowds.show(forest, known.spot);
             }
         }
     }
@@ -66,7 +67,7 @@ impl TrackedReplica {
         let runs = self.names.runs();
         for &run in &runs {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(ViewChange::Leave { run, slot });
+                forest.hold(run, slot, HoldingChange::Leave);
             }
         }
         let names = std::mem::take(&mut self.names);
@@ -79,7 +80,7 @@ impl TrackedReplica {
         }
         // The meaning of a handle ends with the clear, so none of them survives.
         self.waiting = Waiting::default();
-        self.crowds = Crowds::default();
+        self.crowds = Crowds::new(slot);
         self.departed.clear();
         self.again.clear();
         self.doubted = None;
@@ -107,7 +108,7 @@ impl TrackedReplica {
         for run in self.names.runs() {
             let holder = forest.view.run(run).holder(slot);
             if holder.is_some_and(|holder| holder.is_doubtful()) {
-                forest.apply(ViewChange::ExpireDoubts { run, slot, now });
+                forest.hold(run, slot, HoldingChange::ExpireDoubts { now });
                 let holder = forest.view.run(run).holder(slot);
                 is_left |= holder.is_some_and(|holder| holder.is_doubtful());
             }
@@ -140,7 +141,7 @@ impl TrackedReplica {
         for &run in &runs {
             if let Some(holder) = forest.view.run(run).holder(slot) {
                 held += holder.tally().entries as u64;
-                forest.apply(ViewChange::Leave { run, slot });
+                forest.hold(run, slot, HoldingChange::Leave);
             }
         }
         let names = self.names.iter();
@@ -159,22 +160,13 @@ impl TrackedReplica {
     }
 
     /// Takes over from a dump that a place may hold a block.
-    pub(super) fn restore(
-        &mut self,
-        forest: &mut Forest<'_>,
-        block: u64,
-        spot: Spot,
-        place: BlockPlace,
-    ) {
+    pub(super) fn restore(&mut self, forest: &mut Forest<'_>, held: PlacedHandle) {
         let since = since_alone(forest.now);
-        match self.names.find(block) {
-            None => self.name(forest, block, spot),
-            Some(_) => self.wake(forest, block),
+        match self.names.find(held.handle) {
+            None => self.name(forest, held.handle, held.spot),
+            Some(_) => self.wake(forest, held.handle),
         }
-        let record = HoldingRecord::Doubtful { since };
-        if !self.crowds.put(forest, self.slot, spot, block, place, record) {
-            forest.set(Span::one(spot), self.slot, place, Some(record.into()));
-        }
+        self.put(forest, held, HoldingRecord::Doubtful { since });
         self.plan_sweep(since);
     }
 

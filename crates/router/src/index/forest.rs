@@ -16,7 +16,7 @@ use super::spot::{Span, Spot};
 use super::standing::{BlockPlace, BlockStanding};
 use super::table::MAX_RUN_BLOCKS;
 use super::view::{View, room};
-use super::view_change::ViewChange;
+use super::view_change::{HoldingChange, ViewChange};
 use crate::lookup::StableMap;
 
 /// State of the runs that only the writer uses.
@@ -93,6 +93,10 @@ impl Forest<'_> {
         self.log.push(op);
     }
 
+    pub(super) fn hold(&mut self, run: u32, slot: u32, change: HoldingChange) {
+        self.apply(ViewChange::Hold { run, slot, change });
+    }
+
     pub(super) fn key(&self, spot: Spot) -> RouteKey {
         self.view.run(spot.run).key(spot.offset)
     }
@@ -111,7 +115,9 @@ impl Forest<'_> {
         if standing.is_some() {
             self.view.run(spots.run).touch(self.now);
         }
-        let op = ViewChange::Set { spots, slot, place, standing };
+        let Span { run, offsets } = spots;
+        let change = HoldingChange::Set { offsets, place, standing };
+        let op = ViewChange::Hold { run, slot, change };
         self.view.apply(&op);
         // Blocks in a row, either way, are one change of the other view.
         if !self.log.last_mut().is_some_and(|last| last.extend(&op)) {

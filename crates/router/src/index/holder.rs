@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
-use headstart_core::Nanos;
+use headstart_core::{Nanos, ReplicaId};
 
 use super::extent::OffsetSet;
+use super::lengths::Overlap;
 use super::overflow::More;
 use super::standing::{BlockPlace, BlockStanding};
 
@@ -36,6 +37,16 @@ pub(super) struct EntryTally {
 }
 
 impl Reach {
+    /// As the overlap of a replica, in blocks of this size.
+    pub(super) fn overlap(self, replica: ReplicaId, block_size: u32) -> Overlap {
+        Overlap {
+            replica,
+            device_tokens: self.device * block_size,
+            any_tier_tokens: self.any_tier * block_size,
+            trusted_tokens: self.trusted * block_size,
+        }
+    }
+
     /// The same on all levels.
     pub(super) fn of(blocks: u32) -> Self {
         Self { device: blocks, any_tier: blocks, trusted: blocks }

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use headstart_core::Nanos;
-
 use super::overflow::More;
 use super::standing::{BlockPlace, BlockStanding};
+use super::view_change::HoldingChange;
 
 /// One replica's part in a run, taken out of it.
 #[derive(Clone, Debug, Default)]
@@ -21,13 +20,28 @@ impl Holding {
         self.lead == 0 && self.more.is_none()
     }
 
+    /// Takes a change over.
+    pub(super) fn apply(&mut self, change: &HoldingChange) {
+        match change {
+            HoldingChange::Set { offsets, place, standing } => {
+                self.set(*place, offsets.clone(), *standing);
+            }
+            HoldingChange::Leave => *self = Self::default(),
+            HoldingChange::Turn { from, to } => self.change(|more| more.turn(*from, *to)),
+            HoldingChange::Assume { blocks, until } => {
+                self.change(|more| more.assume(*blocks, *until));
+            }
+            // A lead is neither doubtful nor assumed.
+            _ if self.more.is_none() => {}
+            HoldingChange::ExpireDoubts { now } => self.change(|more| more.expire_doubts(*now)),
+            HoldingChange::ExpireAssumptions { now } => {
+                self.change(|more| more.expire_assumptions(*now));
+            }
+        }
+    }
+
     /// Says of all blocks of `range` how they stand in `place`; `None`: they are not there.
-    pub(super) fn set(
-        &mut self,
-        place: BlockPlace,
-        range: Range<u32>,
-        standing: Option<BlockStanding>,
-    ) {
+    fn set(&mut self, place: BlockPlace, range: Range<u32>, standing: Option<BlockStanding>) {
         if self.more.is_none() && place == BlockPlace::USUAL {
             // Most changes prolong the lead or cut its end, which need no planes.
             match standing {
@@ -43,35 +57,6 @@ impl Holding {
             }
         }
         self.change(|more| more.set(place, range, standing));
-    }
-
-    /// Doubts what is confirmed.
-    pub(super) fn doubt(&mut self, since: Nanos) {
-        self.change(|more| more.turn(None, Some(since)));
-    }
-
-    /// Confirms what is doubtful since then.
-    pub(super) fn trust(&mut self, since: Nanos) {
-        self.change(|more| more.turn(Some(since), None));
-    }
-
-    /// Assumes the first `blocks` blocks until `until`.
-    pub(super) fn assume(&mut self, blocks: u32, until: Nanos) {
-        self.change(|more| more.assume(blocks, until));
-    }
-
-    /// Forgets doubts that have aged out.
-    pub(super) fn expire_doubts(&mut self, now: Nanos) {
-        if self.more.is_some() {
-            self.change(|more| more.expire_doubts(now));
-        }
-    }
-
-    /// Forgets assumptions that last until `now` at most.
-    pub(super) fn expire_assumptions(&mut self, now: Nanos) {
-        if self.more.is_some() {
-            self.change(|more| more.expire_assumptions(now));
-        }
     }
 
     /// Changes it with all in planes.

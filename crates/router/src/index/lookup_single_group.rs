@@ -1,7 +1,7 @@
 //! The walk of [`super::walk`] for fleets whose replicas are all alike, which most are: what is
 //! found goes into the answer at once, and nothing has to be looked up of a replica.
 
-use headstart_core::Nanos;
+use headstart_core::{Nanos, ReplicaId};
 
 use super::KeyChain;
 use super::holders::Share;
@@ -74,11 +74,7 @@ fn add_others(
         goes_on |= reach.any_tier == piece.matched;
         is_left_out |= reach.any_tier == 0;
         // `fill` has put each holder in, so `at` is this one's place.
-        let mut overlap = found.overlap(found.all[at]);
-        overlap.device_tokens = reach.device * block_size;
-        overlap.any_tier_tokens = reach.any_tier * block_size;
-        overlap.trusted_tokens = reach.trusted * block_size;
-        found.set(at, overlap);
+        found.set(at, reach.overlap(ReplicaId(holder.slot), block_size));
     }
     // Its assumption or its doubts are over, so it holds nothing now.
     if is_left_out {

@@ -167,6 +167,17 @@ impl ReferenceIndex {
 type Holdings = BTreeMap<(u8, RouteKey, Tier), bool>;
 
 impl Contents {
+    /// Takes over an update of a replica that stays tracked.
+    fn update(&mut self, update: Update<'_>, now: Nanos) {
+        match update {
+            Update::Events(events) => events.iter().for_each(|event| self.apply(event, now)),
+            Update::Doubt => self.doubt(now),
+            Update::Trust => self.trust(now),
+            Update::Assume(prompt) => self.assume(prompt, now),
+            Update::Track { .. } | Update::Forget => {}
+        }
+    }
+
     fn apply(&mut self, event: &CacheEvent, now: Nanos) {
         match event {
             CacheEvent::Stored(stored) => self.store(stored),
@@ -187,7 +198,7 @@ impl Contents {
 
     fn store(&mut self, stored: &StoredBlocks) {
         if !stored.tokens.is_empty() {
-            if !is_well_formed(stored) {
+            if !stored.is_filled() {
                 return;
             }
             self.link(stored);
@@ -357,11 +368,6 @@ impl PromptAssumption {
     }
 }
 
-fn is_well_formed(stored: &StoredBlocks) -> bool {
-    let num_tokens = stored.blocks.len().checked_mul(stored.block_size as usize);
-    stored.block_size > 0 && num_tokens == Some(stored.tokens.len())
-}
-
 impl PrefixIndex for ReferenceIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         let mut replicas = self.lock();
@@ -376,24 +382,9 @@ impl PrefixIndex for ReferenceIndex {
             Update::Forget => {
                 replicas.remove(&replica);
             }
-            Update::Events(events) => {
+            _ => {
                 if let Some(contents) = replicas.get_mut(&replica) {
-                    events.iter().for_each(|event| contents.apply(event, now));
-                }
-            }
-            Update::Doubt => {
-                if let Some(contents) = replicas.get_mut(&replica) {
-                    contents.doubt(now);
-                }
-            }
-            Update::Trust => {
-                if let Some(contents) = replicas.get_mut(&replica) {
-                    contents.trust(now);
-                }
-            }
-            Update::Assume(prompt) => {
-                if let Some(contents) = replicas.get_mut(&replica) {
-                    contents.assume(prompt, now);
+                    contents.update(update, now);
                 }
             }
         }

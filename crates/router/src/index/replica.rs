@@ -23,7 +23,7 @@ use super::marks::unmark;
 use super::names::{Names, handle};
 use super::slot_profile::{Need, Needs};
 use super::spot::{Span, Spot};
-use super::standing::{BlockPlace, BlockStanding, since_alone};
+use super::standing::{BlockPlace, BlockStanding, PlacedHandle, Records, since_alone};
 use super::tombstones::DepartureQueue;
 use super::waiting::Waiting;
 use crate::lookup::StableMap;
@@ -66,6 +66,7 @@ impl TrackedReplica {
             slot,
             configured_size: configured_size.filter(|&size| size > 0),
             departed: DepartureQueue::new(min_departed),
+            crowds: Crowds::new(slot),
             ..Self::default()
         }
     }
@@ -127,7 +128,7 @@ impl TrackedReplica {
         if !stored.tokens.is_empty() {
             // Nothing of it is used: with another number of tokens, none is surely that of its
             // hash.
-            let Some(hasher) = hasher.filter(|_| is_well_formed(stored)) else {
+            let Some(hasher) = hasher.filter(|_| stored.is_filled()) else {
                 self.counters.malformed_events += 1;
                 return None;
             };
@@ -172,7 +173,9 @@ impl TrackedReplica {
                 self.hold(forest, pending.take(), place);
                 self.tell_apart(forest, block, spot);
             }
-            if !self.crowds.is_empty() && self.crowds.hold(forest, self.slot, spot, block, place) {
+            let held = PlacedHandle { handle: block, spot, place };
+            let hold = |records: &mut Records| records.hold(place);
+            if self.crowds.change(forest, held, hold).is_some() {
                 continue;
             }
             match &mut pending {
@@ -209,8 +212,7 @@ impl TrackedReplica {
             return;
         }
         if let Some(holder) = self.names.holder_but(spot, block) {
-            let again = &mut self.again;
-            self.crowds.gather(forest, self.slot, spot, [holder, block], again);
+            self.crowds.gather(forest, spot, [holder, block], &mut self.again);
         }
     }
 
@@ -277,8 +279,8 @@ impl TrackedReplica {
         let is_plain = self.again.is_empty() && self.crowds.is_empty();
         // A mark or a crowd lets a block outlast its removal, so each is released by itself.
         if !is_plain || (held as usize) < blocks.len() {
-            for &(block, spot) in blocks {
-                let was_there = self.release(forest, block, spot, place);
+            for &(handle, spot) in blocks {
+                let was_there = self.release(forest, PlacedHandle { handle, spot, place });
                 self.counters.unknown_removals += u64::from(!was_there);
             }
             return;
@@ -295,21 +297,17 @@ impl TrackedReplica {
     }
 
     /// Returns whether the block was there.
-    fn release(
-        &mut self,
-        forest: &mut Forest<'_>,
-        block: u64,
-        spot: Spot,
-        place: BlockPlace,
-    ) -> bool {
-        let released = self.crowds.release(forest, self.slot, spot, block, place);
+    fn release(&mut self, forest: &mut Forest<'_>, held: PlacedHandle) -> bool {
+        let PlacedHandle { handle: block, spot, place } = held;
+        let now = forest.now;
+        let released = self.crowds.change(forest, held, |records| records.release(place, now));
         let was_there = released.unwrap_or_else(|| {
             let before = forest.view.standing(spot, self.slot, place);
             if before.is_some() {
-                let since = since_alone(forest.now);
+                let since = since_alone(now);
                 // Stored twice and removed once, the block may still be there: it becomes doubtful
                 // instead.
-                let is_left = self.unmark(spot, place);
+                let is_left = unmark(&mut self.again, spot, place);
                 let standing = is_left.then_some(BlockStanding::Doubtful { since });
                 forest.set(Span::one(spot), self.slot, place, standing);
             }
@@ -418,7 +416,7 @@ impl TrackedReplica {
                     assert!(forest.view.holds(spot, self.slot), "who is awake holds");
                 }
             }
-            self.crowds.check(forest, self.slot, spot);
+            self.crowds.check(forest, spot);
         }
         for (id, run) in forest.view.runs().iter().enumerate() {
             let holder = run.holder(self.slot);
@@ -437,11 +435,6 @@ impl TrackedReplica {
         let again = self.again.entry((spot.run, place)).or_insert(OffsetSet::EMPTY);
         again.fill(spot.offset..spot.offset + 1);
     }
-
-    /// Returns whether it was marked.
-    fn unmark(&mut self, spot: Spot, place: BlockPlace) -> bool {
-        unmark(&mut self.again, spot, place)
-    }
 }
 
 /// Whether `spot` stands right before or behind these consecutive blocks.
@@ -457,10 +450,4 @@ fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
             (-1, order) => order.is_ge(),
             _ => false,
         }
-}
-
-fn is_well_formed(stored: &StoredBlocks) -> bool {
-    // A hostile event may have any block size; the product must not overflow.
-    let num_tokens = stored.blocks.len().checked_mul(stored.block_size as usize);
-    stored.block_size > 0 && num_tokens == Some(stored.tokens.len())
 }

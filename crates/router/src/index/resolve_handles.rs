@@ -14,7 +14,7 @@ use super::forest::Forest;
 use super::names::{ResolvedHandle, handle};
 use super::replica::TrackedReplica;
 use super::spot::{Span, Spot};
-use super::standing::HoldingRecord;
+use super::standing::{HoldingRecord, PlacedHandle, Records};
 use super::waiting::ParentLink;
 
 /// Predecessor of a block.
@@ -164,13 +164,28 @@ impl TrackedReplica {
         };
         for (place, record) in waiter.records.iter() {
             self.tell_stored(forest, spot, place);
-            if self.crowds.put(forest, self.slot, spot, block, place, record) {
-                continue;
-            }
-            forest.set(Span::one(spot), self.slot, place, Some(record.into()));
-            if record == (HoldingRecord::Confirmed { again: true }) {
+            let held = PlacedHandle { handle: block, spot, place };
+            if self.put(forest, held, record)
+                && record == (HoldingRecord::Confirmed { again: true })
+            {
                 self.mark(spot, place);
             }
         }
+    }
+
+    /// Takes over a record of a handle that stands for a block. Returns whether that block has no
+    /// crowd.
+    pub(super) fn put(
+        &mut self,
+        forest: &mut Forest<'_>,
+        held: PlacedHandle,
+        record: HoldingRecord,
+    ) -> bool {
+        let put = |records: &mut Records| records.put(held.place, record);
+        let is_alone = self.crowds.change(forest, held, put).is_none();
+        if is_alone {
+            forest.set(Span::one(held.spot), self.slot, held.place, Some(record.into()));
+        }
+        is_alone
     }
 }

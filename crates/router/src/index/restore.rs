@@ -3,27 +3,17 @@
 //! Restored blocks go through the same changes as those of events, so the index need not know that
 //! they come from a dump.
 
-use std::time::Duration;
-
+use headstart_core::Nanos;
 use headstart_core::block::BlockShape;
 use headstart_core::event::CacheGroup;
-use headstart_core::{Nanos, ReplicaId};
 
 use super::draft::{ViewDraft, forest};
 use super::dump::{BlockDump, DumpError, IndexDump, PlaceDump, ReplicaDump, RunDump};
 use super::replica::GroupLayout;
 use super::spot::Spot;
-use super::standing::{BlockPlace, BlockStanding, is_over};
+use super::standing::{BlockPlace, BlockStanding, PlacedHandle, is_over};
 use super::view::View;
 use super::writer::IndexWriter;
-
-/// A block of a dump, where it is now.
-#[derive(Clone, Copy)]
-struct RestoredBlock {
-    handle: u64,
-    spot: Spot,
-    place: BlockPlace,
-}
 
 impl IndexWriter {
     /// All that is held at `now`.
@@ -99,16 +89,18 @@ impl IndexWriter {
             self.restore_groups(draft, known);
             for held in &known.places {
                 let place = BlockPlace { group: held.group, tier: held.tier };
-                let since = before(now, held.doubtful_for.unwrap_or_default());
+                let since = now.before(held.doubtful_for.unwrap_or_default());
                 for &block in &held.blocks {
                     let run = self.restore_run(draft, dump, &mut runs, block.run, now);
                     let spot = Spot { run, offset: block.offset };
-                    restored += usize::from(self.restore_block(
-                        draft,
-                        known.replica,
-                        RestoredBlock { handle: block.handle, spot, place },
-                        since,
-                    ));
+                    let Some(slot) = self.slot_of(draft.view, known.replica) else {
+                        continue;
+                    };
+                    restored += 1;
+                    let held = PlacedHandle { handle: block.handle, spot, place };
+                    self.change(draft, slot, since, |replica, forest| {
+                        replica.restore(forest, held)
+                    });
                 }
             }
         }
@@ -153,24 +145,6 @@ impl IndexWriter {
         })
     }
 
-    /// Takes over that a replica may hold a block, doubtful since then. Returns whether it is
-    /// tracked.
-    fn restore_block(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        replica: ReplicaId,
-        block: RestoredBlock,
-        since: Nanos,
-    ) -> bool {
-        let Some(slot) = self.slot_of(draft.view, replica) else {
-            return false;
-        };
-        self.change(draft, slot, since, |replica, forest| {
-            replica.restore(forest, block.handle, block.spot, block.place);
-        });
-        true
-    }
-
     /// Cuts off the blocks of a dump that no replica holds.
     fn trim(&mut self, draft: &mut ViewDraft<'_>, runs: &[Option<u32>], now: Nanos) {
         let mut forest = forest(&mut self.land, draft, now);
@@ -203,10 +177,4 @@ fn to_keep(
         places.len() - 1
     });
     Some(&mut places[at])
-}
-
-/// The time so long before `now`.
-fn before(now: Nanos, age: Duration) -> Nanos {
-    let nanos = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-    Nanos(now.0.saturating_sub(nanos))
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use headstart_core::{Nanos, Tier};
 
 use super::DOUBT_TTL;
+use super::spot::Spot;
 
 /// One of the places of a replica that may hold a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +29,14 @@ pub(super) struct BlockPlace {
 impl BlockPlace {
     /// The place of nearly all blocks.
     pub(super) const USUAL: Self = Self { group: 0, tier: Tier::Device };
+}
+
+/// A block in a place that holds it because of a handle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlacedHandle {
+    pub(super) handle: u64,
+    pub(super) spot: Spot,
+    pub(super) place: BlockPlace,
 }
 
 /// Certainty that a place holds a block.

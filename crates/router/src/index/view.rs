@@ -26,11 +26,10 @@ use super::buffer::Keys;
 use super::extent::OffsetSet;
 use super::holder::{EntryTally, RunHolder};
 use super::holders::{Holders, TallyChange};
-use super::holding::Holding;
 use super::slot_profile::{NOBODY, Needs, PlainGroup, SlotProfile};
 use super::spot::Spot;
 use super::standing::{BlockPlace, BlockStanding};
-use super::view_change::ViewChange;
+use super::view_change::{HoldingChange, ViewChange};
 
 /// All runs and replicas.
 #[derive(Debug, Default)]
@@ -203,29 +202,7 @@ impl View {
                 }
             }
             ViewChange::Cut { run, keys, len } => self.cut(*run, keys.as_ref(), *len),
-            ViewChange::Set { spots, slot, place, standing } => {
-                self.change(spots.run, *slot, |holder| {
-                    holder.set(*place, spots.offsets.clone(), *standing);
-                });
-            }
-            ViewChange::Doubt { run, slot, since } => {
-                self.change(*run, *slot, |holder| holder.doubt(*since));
-            }
-            ViewChange::Trust { run, slot, since } => {
-                self.change(*run, *slot, |holder| holder.trust(*since));
-            }
-            ViewChange::Assume { run, slot, blocks, until } => {
-                self.change(*run, *slot, |holder| holder.assume(*blocks, *until));
-            }
-            ViewChange::ExpireDoubts { run, slot, now } => {
-                self.change(*run, *slot, |holder| holder.expire_doubts(*now));
-            }
-            ViewChange::ExpireAssumptions { run, slot, now } => {
-                self.change(*run, *slot, |holder| holder.expire_assumptions(*now));
-            }
-            ViewChange::Leave { run, slot } => {
-                self.change(*run, *slot, |holder| *holder = Holding::default());
-            }
+            ViewChange::Hold { run, slot, change } => self.hold(*run, *slot, change),
         }
     }
 
@@ -300,10 +277,10 @@ impl View {
     }
 
     /// Changes one holder, which comes and goes as it is needed.
-    fn change(&mut self, run: u32, slot: u32, change: impl FnOnce(&mut Holding)) {
+    fn hold(&mut self, run: u32, slot: u32, change: &HoldingChange) {
         let holders = &mut self.runs[run as usize].holders;
         let num_before = holders.len();
-        let TallyChange { before, after } = holders.change(slot, change);
+        let TallyChange { before, after } = holders.change(slot, |holding| holding.apply(change));
         // Added before subtracting, since the difference may be negative.
         self.num_holders = self.num_holders + holders.len() - num_before;
         self.tally.entries = self.tally.entries + after.entries - before.entries;

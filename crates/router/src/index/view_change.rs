@@ -1,13 +1,13 @@
 //! The changes of a [`super::view::View`], as values: what is done to one copy is repeated on the
 //! other.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use headstart_core::{Nanos, RouteHasher};
 
 use super::buffer::Keys;
 use super::slot_profile::SlotProfile;
-use super::spot::Span;
 use super::standing::{BlockPlace, BlockStanding};
 
 /// A change of the view.
@@ -23,42 +23,51 @@ pub(super) enum ViewChange {
     Grow { run: u32, keys: Option<Keys>, len: u32 },
     /// Cuts the run to `len` keys; no replica holds the blocks behind them. At 0 the run is gone.
     Cut { run: u32, keys: Option<Keys>, len: u32 },
+    /// Changes what the replica in this slot holds of the run.
+    Hold { run: u32, slot: u32, change: HoldingChange },
+}
+
+/// A change of one replica's part in a run.
+#[derive(Clone, Debug)]
+pub(super) enum HoldingChange {
     /// Sets the standing of blocks in a place; `None` means not held.
-    Set { spots: Span, slot: u32, place: BlockPlace, standing: Option<BlockStanding> },
-    /// All that is confirmed becomes doubtful.
-    Doubt { run: u32, slot: u32, since: Nanos },
-    /// Confirms the blocks that have been doubtful since then.
-    Trust { run: u32, slot: u32, since: Nanos },
+    Set { offsets: Range<u32>, place: BlockPlace, standing: Option<BlockStanding> },
+    /// Turns all that is doubtful since `from` into doubtful since `to`; `None` means confirmed.
+    Turn { from: Option<Nanos>, to: Option<Nanos> },
     /// Assumes the first `blocks` blocks.
-    Assume { run: u32, slot: u32, blocks: u32, until: Nanos },
+    Assume { blocks: u32, until: Nanos },
     /// Doubts that have aged out go.
-    ExpireDoubts { run: u32, slot: u32, now: Nanos },
+    ExpireDoubts { now: Nanos },
     /// Assumptions that last until now at most go.
-    ExpireAssumptions { run: u32, slot: u32, now: Nanos },
+    ExpireAssumptions { now: Nanos },
     /// The replica holds nothing of the run any more.
-    Leave { run: u32, slot: u32 },
+    Leave,
 }
 
 impl ViewChange {
     /// Makes this the same as itself and then `next`, if that is one change. Returns whether.
     pub(super) fn extend(&mut self, next: &Self) -> bool {
+        use HoldingChange::Set;
         let (
-            Self::Set { spots, slot, place, standing },
-            Self::Set { spots: new, slot: new_slot, place: new_place, standing: new_standing },
+            Self::Hold { run, slot, change: Set { offsets, place, standing } },
+            Self::Hold {
+                run: new_run,
+                slot: new_slot,
+                change: Set { offsets: new, place: new_place, standing: new_standing },
+            },
         ) = (self, next)
         else {
             return false;
         };
-        let is_same = (spots.run, *slot, *place, *standing)
-            == (new.run, *new_slot, *new_place, *new_standing);
-        let offsets = &mut spots.offsets;
-        if is_same && offsets.end == new.offsets.start {
-            offsets.end = new.offsets.end;
+        let is_same =
+            (*run, *slot, *place, *standing) == (*new_run, *new_slot, *new_place, *new_standing);
+        if is_same && offsets.end == new.start {
+            offsets.end = new.end;
             return true;
         }
         // A removal may name a prompt's blocks from its end to its start.
-        if is_same && offsets.start == new.offsets.end {
-            offsets.start = new.offsets.start;
+        if is_same && offsets.start == new.end {
+            offsets.start = new.start;
             return true;
         }
         false

@@ -10,7 +10,7 @@ use headstart_core::{Nanos, ReplicaId};
 
 use super::KeyChain;
 use super::holder::Reach;
-use super::lengths::{Lengths, Overlap};
+use super::lengths::Lengths;
 use super::piece::{PromptPiece, piece};
 use super::view::View;
 
@@ -109,11 +109,6 @@ fn step(view: &View, piece: PromptPiece, now: Nanos, candidates: &mut [WalkCandi
 
 /// Moves what was found into the answer.
 fn collect(block_size: u32, candidates: &[WalkCandidate], found: &mut Lengths) {
-    let overlap = |&WalkCandidate { replica, reach, .. }: &WalkCandidate| Overlap {
-        replica,
-        device_tokens: reach.device * block_size,
-        any_tier_tokens: reach.any_tier * block_size,
-        trusted_tokens: reach.trusted * block_size,
-    };
+    let overlap = |known: &WalkCandidate| known.reach.overlap(known.replica, block_size);
     candidates.iter().map(overlap).for_each(|overlap| found.push(overlap));
 }

@@ -16,7 +16,7 @@ use super::replica::{TrackedReplica, shape_of};
 use super::slot_profile::{Needs, SlotProfile};
 use super::spot::Spot;
 use super::view::View;
-use super::view_change::ViewChange;
+use super::view_change::{HoldingChange, ViewChange};
 use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
 use crate::lookup::StableMap;
 
@@ -244,7 +244,7 @@ impl IndexWriter {
             num_blocks += keys.len();
             let mut forest = forest(&mut self.land, draft, now);
             for (run, blocks) in forest.lay(keys, shape.size) {
-                forest.apply(ViewChange::Assume { run, slot, blocks, until });
+                forest.hold(run, slot, HoldingChange::Assume { blocks, until });
                 forest.view.run(run).touch(now);
                 runs.push(run);
             }
@@ -293,7 +293,7 @@ impl IndexWriter {
         for &run in &assumption.runs {
             // The replica may have left the run since, by a clear or an eviction.
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(ViewChange::ExpireAssumptions { run, slot, now: until });
+                forest.hold(run, slot, HoldingChange::ExpireAssumptions { now: until });
             }
             forest.trim(run);
         }

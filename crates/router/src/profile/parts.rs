@@ -83,6 +83,23 @@ impl IndexKind {
     }
 }
 
+/// Indexes by the name that a configuration uses.
+const INDEXES: &[(&str, IndexKind)] = &[
+    ("events", IndexKind::Events),
+    ("approximate", IndexKind::Approximate(ApproximateConfig::USUAL)),
+    ("approximate:early", IndexKind::Approximate(ApproximateConfig::EARLY)),
+];
+
+/// Pickers by the name that a configuration uses.
+const PICKERS: &[(&str, PickerKind)] = &[
+    ("best", PickerKind::Best),
+    ("any-best", PickerKind::AnyBest),
+    ("power-of-two", PickerKind::PowerOfTwo),
+    ("random", PickerKind::AtRandom),
+    ("round-robin", PickerKind::RoundRobin),
+    ("session", PickerKind::Session),
+];
+
 /// Scorers by the name that a configuration uses.
 const SCORERS: &[(&str, ScorerKind)] = &[
     ("prefix", ScorerKind::Prefix { at_most: None }),
@@ -152,20 +169,26 @@ impl std::fmt::Display for UnknownPart {
 
 impl std::error::Error for UnknownPart {}
 
+/// The part named `text` among those of `table`; `note` stands before their names in the error.
+fn named<T: Copy>(
+    what: &'static str,
+    table: &[(&str, T)],
+    note: &str,
+    text: &str,
+) -> Result<T, UnknownPart> {
+    let found = table.iter().find(|(name, _)| *name == text);
+    found.map(|(_, kind)| *kind).ok_or_else(|| {
+        let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
+        let known = format!("{note}{}", names.join(", "));
+        UnknownPart { what, text: text.to_owned(), known }
+    })
+}
+
 impl FromStr for IndexKind {
     type Err = UnknownPart;
 
     fn from_str(text: &str) -> Result<Self, UnknownPart> {
-        match text {
-            "events" => Ok(Self::Events),
-            "approximate" => Ok(Self::Approximate(ApproximateConfig::default())),
-            "approximate:early" => Ok(Self::Approximate(ApproximateConfig::EARLY)),
-            _ => Err(UnknownPart {
-                what: "index",
-                text: text.to_owned(),
-                known: "events, approximate, approximate:early".to_owned(),
-            }),
-        }
+        named("index", INDEXES, "", text)
     }
 }
 
@@ -178,18 +201,10 @@ impl FromStr for ScorerKind {
             .and_then(|tokens| tokens.parse().ok())
             // With 0 tokens all replicas would have one score.
             .filter(|&tokens| tokens > 0);
-        if let Some(tokens) = leading {
-            return Ok(Self::Prefix { at_most: Some(tokens) });
+        match leading {
+            Some(tokens) => Ok(Self::Prefix { at_most: Some(tokens) }),
+            None => named("scorer", SCORERS, "prefix:TOKENS (the first TOKENS only), ", text),
         }
-        let found = SCORERS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, kind)| *kind).ok_or_else(|| {
-            let names: Vec<_> = SCORERS.iter().map(|(name, _)| *name).collect();
-            UnknownPart {
-                what: "scorer",
-                text: text.to_owned(),
-                known: format!("prefix:TOKENS (the first TOKENS only), {}", names.join(", ")),
-            }
-        })
     }
 }
 
@@ -197,19 +212,7 @@ impl FromStr for PickerKind {
     type Err = UnknownPart;
 
     fn from_str(text: &str) -> Result<Self, UnknownPart> {
-        match text {
-            "best" => Ok(Self::Best),
-            "any-best" => Ok(Self::AnyBest),
-            "power-of-two" => Ok(Self::PowerOfTwo),
-            "random" => Ok(Self::AtRandom),
-            "round-robin" => Ok(Self::RoundRobin),
-            "session" => Ok(Self::Session),
-            _ => Err(UnknownPart {
-                what: "picker",
-                text: text.to_owned(),
-                known: "best, any-best, power-of-two, random, round-robin, session".to_owned(),
-            }),
-        }
+        named("picker", PICKERS, "", text)
     }
 }
 
@@ -217,14 +220,7 @@ impl FromStr for PreferenceKind {
     type Err = UnknownPart;
 
     fn from_str(text: &str) -> Result<Self, UnknownPart> {
-        match text {
-            "unsaturated" => Ok(Self::Unsaturated),
-            _ => Err(UnknownPart {
-                what: "preference",
-                text: text.to_owned(),
-                known: "unsaturated".to_owned(),
-            }),
-        }
+        named("preference", &[("unsaturated", Self::Unsaturated)], "", text)
     }
 }
 

@@ -1,9 +1,10 @@
-//! A batch of events as the stream sees it: decoded, numbered and recognisable.
+//! A batch of events, decoded, numbered and recognisable: from the codec to the stream.
 
 use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
 
-/// One message of a publisher, decoded by its receiver.
+/// One message of a publisher, decoded by its receiver. Number and fingerprint are not part of the
+/// payload: the receiver adds them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamBatch {
     /// Its number. `u64::MAX` marks the end of a replay on the wire and is never a batch's.
@@ -19,6 +20,8 @@ pub struct StreamBatch {
     pub events: Vec<CacheEvent>,
     /// Parts of it that were not decoded.
     pub damage: Damage,
+    /// The type of the first event whose type we do not know: printable ASCII, and short.
+    pub unknown_type: Option<Box<str>>,
 }
 
 /// Loss of a batch that was not fully decoded.
@@ -36,6 +39,24 @@ pub enum Damage {
     },
     /// The payload as a whole: as good as lost, except that its number is known.
     Unreadable,
+}
+
+impl Damage {
+    /// Takes note of an event that was left out, and of whether it may have been a removal.
+    pub fn add(&mut self, reason: &'static str, is_removal: bool) {
+        if *self == Self::None {
+            *self = Self::Skipped { reasons: Vec::new(), may_have_removed: false };
+        }
+        let Self::Skipped { reasons, may_have_removed } = self else {
+            return;
+        };
+        *may_have_removed |= is_removal;
+        // A search in a list: there are fewer than ten reasons.
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
 }
 
 impl StreamBatch {

@@ -114,6 +114,7 @@ impl Adversary {
             rank: Some(rng.below(2) as u32),
             events: vec![CacheEvent::Cleared; rng.below(2)],
             damage,
+            unknown_type: None,
         }
     }
 }

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headstart_cache::tiers::Change;
-use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::event::StoredBlocks;
 use headstart_core::transfer::Unit;
 use headstart_core::{BlockHash, CacheEvent, Tier, TokenId};
 
@@ -235,14 +235,8 @@ impl KnownUnit {
         }
         events.push(CacheEvent::Stored(StoredBlocks {
             blocks: blocks.to_vec(),
-            parent,
             tokens: tokens.to_vec(),
-            block_size: block_size as u32,
-            extras: Vec::new(),
-            tier,
-            group: CacheGroup::default(),
-            salt: self.salt.clone(),
-            adapter: None,
+            ..super::empty(tier, parent, block_size, self.salt.clone())
         }));
     }
 }

@@ -98,9 +98,7 @@ impl Counter {
             self.computed -= sequence.computed;
         }
     }
-}
 
-impl Counter {
     /// Asserts that what is counted is what there is.
     pub(super) fn check(&self, running: &[Sequence]) {
         let computed = |sequence: &Sequence| {

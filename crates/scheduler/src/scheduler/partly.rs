@@ -117,7 +117,7 @@ impl PartlyLoads {
         beside: Work,
     ) -> Option<Fetch> {
         // One that was told tokens as exact stays so; and none is taken over again.
-        let is_exact = sequence.new.is_exact || sequence.was_started();
+        let is_exact = sequence.new.is_exact || sequence.started;
         let (when, guard) = self.when.as_mut().filter(|_| !is_exact)?;
         let question = PartlyQuestion {
             names,
@@ -263,14 +263,16 @@ impl Scheduler {
 
     /// A running sequence waits again, the next to be admitted, and its prefix is loaded as a
     /// whole, as that of each that was started.
-    fn send_back(&mut self, index: usize, now: Nanos) {
+    pub(super) fn send_back(&mut self, index: usize, now: Nanos) {
         let mut sequence = self.remove(index);
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
         sequence.fetch = Fetch::Open;
+        // Its committed blocks stay cached: the next admission matches those that are still
+        // resident.
         sequence.computed = 0;
-        if let Some(lease) = sequence.lease.take() {
-            self.cache.release(lease, &sequence.access(now));
-        }
+        sequence.pruned = None;
+        let lease = sequence.lease.take().expect("a running sequence holds a lease");
+        self.cache.release(lease, &sequence.access(now));
         self.waiting.push_front(sequence);
     }
 

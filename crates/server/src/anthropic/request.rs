@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation::{TemplateInput, text_message, tool_call, tool_result};
 use crate::openai::fields::Fields;
-use crate::openai::request::{TOKENS, missing, sampling, session, set_reasoning_effort, stop};
+use crate::openai::request::{
+    function_tools, missing, model, sampling, session, set_reasoning_effort, stop,
+    template_variables, tokens,
+};
 use crate::openai::{ApiError, Generation};
 
 /// Most stop strings. Anthropic documents no limit.
@@ -37,11 +40,10 @@ impl MessagesRequest {
     /// Names the parameter.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let max_tokens = fields.integer("max_tokens", TOKENS)?;
-        let max_tokens = max_tokens
+        let max_tokens = tokens(&mut fields, "max_tokens")?
             .ok_or_else(|| missing("max_tokens", "the longest answer to generate, in tokens"))?;
         let mut generation = sampling(&mut fields)?;
-        generation.max_tokens = Some(max_tokens as usize);
+        generation.max_tokens = Some(max_tokens);
         generation.stop = stop(fields.take("stop_sequences"), "stop_sequences", STOPS)?;
         let user = fields.take("metadata").map(|metadata| metadata["user_id"].clone());
         let user = user.and_then(|id| id.as_str().map(str::to_owned));
@@ -65,8 +67,7 @@ impl MessagesRequest {
     /// Names the parameter.
     pub fn parse_count(body: &[u8]) -> Result<(String, TemplateInput), ApiError> {
         let mut fields = Fields::parse(body)?;
-        let model = fields.string("model")?;
-        let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
+        let model = model(&mut fields)?;
         let conversation = conversation(&mut fields)?;
         // They change the answer and not the prompt, and some clients send one body to both routes.
         fields.ignore(&[
@@ -272,23 +273,12 @@ fn check_tool_choice(value: Option<Value>) -> Result<(), ApiError> {
 /// Tools in OpenAI's form. Tools that Anthropic's own servers run (they have a `type` such as
 /// `web_search_20250305` and no schema) are not shown to the model, which so calls none of them.
 fn tools(value: Option<Value>) -> Result<Option<Value>, ApiError> {
-    let wrong = || {
-        let error = "`tools` must be an array of {\"name\": …, \"input_schema\": {…}}";
-        ApiError::invalid("tools", error)
-    };
-    let tools = match value {
-        None => return Ok(None),
-        Some(Value::Array(tools)) => tools,
-        Some(_) => return Err(wrong()),
-    };
-    let mut list = Vec::new();
-    for mut tool in tools {
-        let is_own = matches!(tool["type"].as_str(), None | Some("custom"));
-        if !is_own {
-            continue;
+    function_tools(value, "{\"name\": …, \"input_schema\": {…}}", |mut tool| {
+        if !matches!(tool["type"].as_str(), None | Some("custom")) {
+            return Some(None);
         }
         if !tool["name"].is_string() || !tool["input_schema"].is_object() {
-            return Err(wrong());
+            return None;
         }
         let mut function = Map::new();
         function.insert("name".to_owned(), tool["name"].take());
@@ -296,22 +286,14 @@ fn tools(value: Option<Value>) -> Result<Option<Value>, ApiError> {
             function.insert("description".to_owned(), tool["description"].take());
         }
         function.insert("parameters".to_owned(), tool["input_schema"].take());
-        list.push(json!({"type": "function", "function": function}));
-    }
-    Ok((!list.is_empty()).then(|| list.into()))
+        Some(Some(function))
+    })
 }
 
 /// Reads the thinking settings as template variables. A token budget for thinking is not enforced:
 /// `max_tokens` limits thinking and answer together.
 fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = match fields.take("chat_template_kwargs") {
-        None => Map::new(),
-        Some(Value::Object(variables)) => variables,
-        Some(_) => {
-            let error = "`chat_template_kwargs` must be an object";
-            return Err(ApiError::invalid("chat_template_kwargs", error));
-        }
-    };
+    let mut variables = template_variables(fields)?;
     let mut effort = None;
     if let Some(config) = fields.take("output_config") {
         let mut config = Fields::of(config, "output_config")?;

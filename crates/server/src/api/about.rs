@@ -14,10 +14,9 @@ use crate::gateway::{HttpGateway, unknown_model};
 use crate::openai::ApiError;
 
 /// `GET /v1/models`
-pub(super) async fn models(State(gateway): State<Arc<HttpGateway>>) -> Response {
-    let models: Vec<_> = gateway.models();
-    let models: Vec<_> = models.iter().map(|id| card(&gateway, id)).collect();
-    Json(json!({"object": "list", "data": models})).into_response()
+pub(super) async fn models(State(gateway): State<Arc<HttpGateway>>) -> Json<Value> {
+    let models: Vec<_> = gateway.models().iter().map(|id| card(&gateway, id)).collect();
+    Json(json!({"object": "list", "data": models}))
 }
 
 /// `GET /v1/models/NAME`; a name may have slashes. A gateway asks its engines before it says that
@@ -25,20 +24,16 @@ pub(super) async fn models(State(gateway): State<Arc<HttpGateway>>) -> Response 
 pub(super) async fn model(
     State(gateway): State<Arc<HttpGateway>>,
     name: Result<Path<String>, PathRejection>,
-) -> Response {
-    let name = match name {
-        Ok(Path(name)) => name,
-        Err(error) => return invalid_path(&error).into_response(),
-    };
+) -> Result<Json<Value>, ApiError> {
+    let Path(name) = name.map_err(|error| invalid_path(&error))?;
     if !gateway.models().contains(&name) {
         gateway.ask_models().await;
     }
     let models = gateway.models();
-    if models.contains(&name) {
-        Json(card(&gateway, &name)).into_response()
-    } else {
-        unknown_model(&name, &models).into_response()
+    if !models.contains(&name) {
+        return Err(unknown_model(&name, &models));
     }
+    Ok(Json(card(&gateway, &name)))
 }
 
 /// The error for a path whose variable part is no text.
@@ -56,21 +51,21 @@ fn card(gateway: &HttpGateway, id: &str) -> Value {
 }
 
 /// `GET /version`
-pub(super) async fn version() -> Response {
-    Json(json!({"version": env!("CARGO_PKG_VERSION")})).into_response()
+pub(super) async fn version() -> Json<Value> {
+    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
 /// `GET /ready`
-pub(super) async fn ready(State(gateway): State<Arc<HttpGateway>>) -> Response {
+pub(super) async fn ready(State(gateway): State<Arc<HttpGateway>>) -> Result<(), ApiError> {
     if gateway.is_ready() {
-        return StatusCode::OK.into_response();
+        return Ok(());
     }
     let why = if gateway.draining.load(Relaxed) {
         "the server is shutting down; send requests to another one"
     } else {
         "no engine is up; wait until one is, or ask the operator to start one"
     };
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
+    Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why))
 }
 
 /// `GET /metrics`

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
 use headstart_prompt::Normalizers;
 
 use super::call::CompletionCall;
@@ -14,37 +15,14 @@ use crate::openai::ApiError;
 use crate::openai::response::ApiKind;
 use crate::spans::RequestTimeline;
 
-pub(super) async fn chat(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
-    answer(gateway, request, ApiKind::Chat).await
+/// The route of an API whose requests have a prompt.
+pub(super) fn route(kind: ApiKind) -> MethodRouter<Arc<HttpGateway>> {
+    post(move |State(gateway): State<Arc<HttpGateway>>, request: Request| {
+        answer(gateway, request, kind)
+    })
 }
 
-pub(super) async fn completions(
-    State(gateway): State<Arc<HttpGateway>>,
-    request: Request,
-) -> Response {
-    answer(gateway, request, ApiKind::Text).await
-}
-
-pub(super) async fn messages(
-    State(gateway): State<Arc<HttpGateway>>,
-    request: Request,
-) -> Response {
-    answer(gateway, request, ApiKind::Messages).await
-}
-
-pub(super) async fn responses(
-    State(gateway): State<Arc<HttpGateway>>,
-    request: Request,
-) -> Response {
-    answer(gateway, request, ApiKind::Responses).await
-}
-
-async fn answer(gateway: Arc<HttpGateway>, request: Request, kind: ApiKind) -> Response {
-    let outcome = answer_or_error(gateway, request, kind).await;
-    outcome.unwrap_or_else(ApiError::into_response)
-}
-
-async fn answer_or_error(
+async fn answer(
     gateway: Arc<HttpGateway>,
     request: Request,
     kind: ApiKind,

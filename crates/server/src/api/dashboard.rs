@@ -19,30 +19,29 @@ use crate::openai::ApiError;
 const PIECES: usize = 1;
 
 /// One snapshot with all of its history.
-pub(super) async fn snapshot(State(gateway): State<Arc<HttpGateway>>) -> Response {
-    match dashboard::whole(&gateway).await {
-        Some(snapshot) => (no_store(), Json(snapshot)).into_response(),
-        None => failed().into_response(),
-    }
+pub(super) async fn snapshot(
+    State(gateway): State<Arc<HttpGateway>>,
+) -> Result<Response, ApiError> {
+    let snapshot = dashboard::whole(&gateway).await.ok_or_else(failed)?;
+    Ok((no_store(), Json(snapshot)).into_response())
 }
 
 /// Snapshots until the client goes or the server stops.
-pub(super) async fn events(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+pub(super) async fn events(
+    State(gateway): State<Arc<HttpGateway>>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let closer = request.extensions().get::<Closer>().cloned().unwrap_or_default();
     // Before the first snapshot, so that none is missed between the two.
-    let Some(listener) = gateway.dashboard.listen() else {
-        return full().into_response();
-    };
-    let Some(first) = dashboard::whole(&gateway).await else {
-        return failed().into_response();
-    };
+    let listener = gateway.dashboard.listen().ok_or_else(full)?;
+    let first = dashboard::whole(&gateway).await.ok_or_else(failed)?;
     let (writer, body) = body::channel(PIECES, &gateway.limits, closer);
     tokio::spawn(async move {
         // An error means that the client is gone.
         let _ = send(listener, &dashboard::event(&first), &writer).await;
     });
     let kind = HeaderValue::from_static("text/event-stream");
-    ([(header::CONTENT_TYPE, kind)], no_store(), body).into_response()
+    Ok(([(header::CONTENT_TYPE, kind)], no_store(), body).into_response())
 }
 
 async fn send(

@@ -16,13 +16,13 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
-use headstart_core::{ReplicaId, Tier};
+use headstart_core::ReplicaId;
 use headstart_index_sync::clock::unix_seconds;
 use headstart_index_sync::shared::{GatewayRole, SharedIndex, SharedIndexStats};
 use headstart_kv_events::StreamReporter;
 use headstart_router::Health;
 use headstart_router::index::ResidentBlock;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -79,12 +79,14 @@ fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<()
 }
 
 /// Sizes, counters, and per replica: health, stream and blocks by tier.
-pub(super) async fn index(State(gateway): State<Arc<HttpGateway>>) -> Response {
+pub(super) async fn index(
+    State(gateway): State<Arc<HttpGateway>>,
+) -> Result<Json<Value>, ApiError> {
     // The visit of all blocks is too long for a network thread.
-    match tokio::task::spawn_blocking(move || summary(&gateway)).await {
-        Ok(summary) => Json(summary).into_response(),
-        Err(_) => failed(),
-    }
+    let summary = tokio::task::spawn_blocking(move || summary(&gateway)).await;
+    summary
+        .map(Json)
+        .map_err(|_| ApiError::internal("the index could not be read; the server's log says why"))
 }
 
 fn summary(gateway: &HttpGateway) -> Value {
@@ -207,7 +209,7 @@ struct ReplicaBlockCounts {
 
 impl ReplicaBlockCounts {
     fn add(&mut self, resident: &ResidentBlock) {
-        *self.by_tier.entry(tier_name(resident.tier)).or_default() += 1;
+        *self.by_tier.entry(resident.tier.name()).or_default() += 1;
         self.doubtful += usize::from(resident.is_doubtful);
     }
 }
@@ -216,16 +218,12 @@ impl ReplicaBlockCounts {
 pub(super) async fn entries(
     State(gateway): State<Arc<HttpGateway>>,
     Query(query): Query<Vec<(String, String)>>,
-) -> Response {
-    let wanted = DumpFilter::of(&query).and_then(|wanted| {
-        let wanted_replica = wanted.replica.map(ReplicaId);
-        wanted_replica.map_or(Ok(()), |replica| exists(&gateway, replica))?;
-        Ok(wanted)
-    });
-    match wanted {
-        Ok(wanted) => dump(&gateway, wanted),
-        Err(error) => error.into_response(),
+) -> Result<Response, ApiError> {
+    let wanted = DumpFilter::of(&query)?;
+    if let Some(replica) = wanted.replica {
+        exists(&gateway, ReplicaId(replica))?;
     }
+    Ok(dump(&gateway, wanted))
 }
 
 /// Whether there is such a replica. What it holds may still be nothing.
@@ -308,28 +306,16 @@ fn line(resident: &ResidentBlock) -> String {
         "replica": resident.replica.0,
         "key": format!("{:016x}", resident.key.0),
         "group": resident.group,
-        "tier": tier_name(resident.tier),
+        "tier": resident.tier.name(),
         "doubtful": resident.is_doubtful,
     });
     format!("{entry}\n")
 }
 
-fn tier_name(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Device => "device",
-        Tier::Host => "host",
-        Tier::Disk => "disk",
-        Tier::Remote => "remote",
-    }
-}
-
-fn failed() -> Response {
-    let message = "the index could not be read; the server's log says why";
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
-}
-
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn check(query: &[(&str, &str)], expected: Result<(Option<u32>, Option<usize>), &str>) {

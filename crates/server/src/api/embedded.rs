@@ -18,12 +18,12 @@ use serde_json::json;
 
 pub(super) use self::tokens::plain_tokens;
 
-use self::run::{AcceptedRun, GenerationRun, ReplyFormat, RunPrompt};
+use self::run::{AcceptedRun, GenerationRun, ReplyFormat};
 use self::tokens::{UntokenizedPrompt, read};
 use super::body;
 use super::call::CompletionCall;
 use crate::anthropic::{MessageShape, MessagesRequest};
-use crate::gateway::{EmbeddedReplicas, Fleet, GenerationObservers, HttpGateway, unknown_model};
+use crate::gateway::{EmbeddedReplicas, GenerationObservers, HttpGateway, unknown_model};
 use crate::openai::response::{ApiKind, Envelope};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation};
 use crate::prediction::{Forecast, Scope};
@@ -37,15 +37,14 @@ use crate::spans::Mark;
 /// Answers a call.
 pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response, ApiError> {
     let gateway = call.gateway.clone();
-    let Fleet::Embedded(embedded) = &gateway.fleet else {
-        unreachable!("the caller asked for embedded replicas");
-    };
+    let embedded = embedded(&gateway)?;
     let (generation, input, reply) = parse(&call, embedded, body)?;
     check_model(&gateway, embedded, &generation.model)?;
     let (slo_ttft, is_exact) = (call.slo_ttft()?, call.is_exact()?);
     let session = call.session(generation.session.as_deref());
     let scope = Scope { salt: generation.cache_salt.clone(), session: session.map(str::to_owned) };
-    let renamed = |error| renamed(call.kind, error);
+    let kind = call.kind;
+    let renamed = |error| renamed(kind, error);
     let prompted = read(&gateway, embedded, input, scope).await;
     let (TokenizedPrompt { tokens, sketch }, chat) = prompted.map_err(renamed)?;
     call.timeline.mark(Mark::Tokenized);
@@ -66,10 +65,10 @@ pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response
     let observers = GenerationObservers { forecast: forecast.as_ref(), timeline: &call.timeline };
     let accepted = gateway.generate(embedded, &submission, route, observers).await;
     let accepted = accepted.map_err(renamed)?;
-    let prompt = RunPrompt { tokens: submission.prompt.len(), sketch, forecast };
-    let run = AcceptedRun { prompt, reply, accepted };
-    let run = GenerationRun::start(&call, embedded, &generation, run);
-    if generation.stream { Ok(run.stream(&call)) } else { run.collect().await }
+    let run =
+        AcceptedRun { prompt_tokens: submission.prompt.len(), sketch, forecast, reply, accepted };
+    let run = GenerationRun::start(call, embedded, &generation, run);
+    if generation.stream { Ok(run.stream()) } else { run.collect().await }
 }
 
 /// An error with the parameter's name in the API that was called.
@@ -135,13 +134,9 @@ pub(super) async fn delete_response(
 /// # Errors
 /// When engines behind HTTP compute, to whom such a request is passed on.
 fn embedded(gateway: &HttpGateway) -> Result<&EmbeddedReplicas, ApiError> {
-    match &gateway.fleet {
-        Fleet::Embedded(embedded) => Ok(embedded),
-        Fleet::Upstreams(_) => {
-            let message = "this gateway computes nothing itself";
-            Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message))
-        }
-    }
+    gateway.fleet.embedded().ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", "this gateway computes nothing itself")
+    })
 }
 
 fn check_model(

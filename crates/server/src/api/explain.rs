@@ -10,13 +10,11 @@ use axum::response::{IntoResponse, Response};
 use headstart_insight::loss::FirstEviction;
 use headstart_insight::{BucketTokens, Cause, Waterfall};
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::about::invalid_path;
 use crate::gateway::HttpGateway;
-use crate::insight::{
-    BucketSeconds, CauseSums, ErrorSummary, Insight, NeighbourDivergence, RequestRecord,
-};
+use crate::insight::{BucketSeconds, CauseSums, Insight, NeighbourDivergence, RequestRecord};
 use crate::openai::ApiError;
 
 /// Default number of requests shown.
@@ -66,10 +64,8 @@ pub(super) async fn waterfall(
     insight(&gateway)?;
     let asked = gateway.clone();
     let answer = gateway.dashboard.sums.get(move || sums(&asked)).await;
-    answer.map(|answer| Json(&*answer).into_response()).ok_or_else(|| {
-        let message = "the sums could not be made; the server's log says why";
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
-    })
+    let failed = || ApiError::internal("the sums could not be made; the server's log says why");
+    answer.map(|answer| Json(&*answer).into_response()).ok_or_else(failed)
 }
 
 /// All sums. It fits a model, so that it is no work for a network thread, nor for each who asks.
@@ -107,7 +103,7 @@ fn sums(gateway: &HttpGateway) -> Value {
         })
     });
     let seconds = insight.seconds().as_ref().map(of_seconds);
-    let memory = snapshot.memory;
+    let memory = snapshot.gauges.memory;
     json!({
         "requests": waterfalls.total.requests(),
         "prompt_tokens": waterfalls.total.total(),
@@ -118,8 +114,8 @@ fn sums(gateway: &HttpGateway) -> Value {
         "models": named("model", &waterfalls.models),
         "prefixes": prefixes.collect::<Vec<_>>(),
         "predictions": {
-            "cached_tokens": of_errors(&snapshot.cached_tokens),
-            "ttft_s": of_errors(&snapshot.ttft_s),
+            "cached_tokens": snapshot.gauges.cached_tokens,
+            "ttft_s": snapshot.gauges.ttft_s,
         },
         "ghosts": ghosts.collect::<Vec<_>>(),
         "memory": {
@@ -158,9 +154,8 @@ fn of_causes(sums: &CauseSums) -> Value {
 
 /// Seconds by bucket, and how far they can be relied upon.
 fn of_seconds(seconds: &BucketSeconds) -> Value {
-    let buckets = seconds.buckets.iter();
-    let buckets: Map<String, Value> =
-        buckets.map(|(bucket, seconds)| (bucket.name().to_owned(), json!(seconds))).collect();
+    let buckets: Value =
+        seconds.buckets.iter().map(|(bucket, seconds)| (bucket.name(), *seconds)).collect();
     json!({
         "buckets": buckets,
         "samples": seconds.fitted.samples,
@@ -170,23 +165,14 @@ fn of_seconds(seconds: &BucketSeconds) -> Value {
 }
 
 fn insight(gateway: &HttpGateway) -> Result<&Insight, ApiError> {
-    gateway.observers.insight.as_ref().ok_or_else(|| {
+    gateway.observers.insight.as_deref().ok_or_else(|| {
         let message = "requests are not explained here: start without --insight off";
         ApiError::new(StatusCode::NOT_FOUND, "no_insight", message)
     })
 }
 
 /// A request as the dashboard and `headstart why` read it.
-pub(super) fn of_record(record: &RequestRecord) -> Value {
-    let candidates = record.candidates.iter().map(|one| {
-        json!({
-            "replica": one.replica,
-            "overlap_tokens": one.overlap_tokens,
-            "prefill_tokens": one.prefill_tokens,
-            "score": one.score,
-            "predicted_ttft_s": one.predicted_ttft_s,
-        })
-    });
+fn of_record(record: &RequestRecord) -> Value {
     json!({
         "id": record.id,
         "request_id": record.request_id,
@@ -194,7 +180,7 @@ pub(super) fn of_record(record: &RequestRecord) -> Value {
         "model": record.model,
         "tenant": record.tenant,
         "replica": record.replica,
-        "candidates": candidates.collect::<Vec<_>>(),
+        "candidates": record.candidates,
         "prompt_tokens": record.prompt_tokens,
         "predicted_cached_tokens": record.predicted_cached_tokens,
         "cached_tokens": record.cached_tokens,
@@ -207,10 +193,7 @@ pub(super) fn of_record(record: &RequestRecord) -> Value {
 }
 
 fn of_split(split: &BucketTokens) -> Value {
-    let buckets = split.iter();
-    let buckets: Map<_, _> =
-        buckets.map(|(bucket, tokens)| (bucket.name().to_owned(), tokens.into())).collect();
-    Value::Object(buckets)
+    split.iter().map(|(bucket, tokens)| (bucket.name(), tokens)).collect()
 }
 
 fn of_eviction(evicted: &FirstEviction) -> Value {
@@ -221,7 +204,7 @@ fn of_eviction(evicted: &FirstEviction) -> Value {
 }
 
 /// All buckets in order, with their shares.
-pub(super) fn of_waterfall(waterfall: &Waterfall) -> Value {
+fn of_waterfall(waterfall: &Waterfall) -> Value {
     // Shares of no tokens are 0 and not NaN, which JSON does not have.
     let total = waterfall.total().max(1) as f64;
     let rows = waterfall.iter().map(|(bucket, tokens)| {
@@ -232,13 +215,4 @@ pub(super) fn of_waterfall(waterfall: &Waterfall) -> Value {
         })
     });
     rows.collect()
-}
-
-fn of_errors(errors: &ErrorSummary) -> Value {
-    json!({
-        "count": errors.count,
-        "bias": errors.bias,
-        "p50": errors.p50,
-        "p90": errors.p90,
-    })
 }

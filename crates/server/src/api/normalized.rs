@@ -38,10 +38,7 @@ pub(super) async fn normalized(gateway: &HttpGateway, body: Bytes) -> (Bytes, No
         let rewrite = move || rewrite(&body, chosen);
         tokio::task::spawn_blocking(rewrite).await.ok()
     };
-    let Some((body, changed)) = rewritten.flatten() else {
-        return (again, Normalizers::default());
-    };
-    (body, changed)
+    rewritten.flatten().unwrap_or((again, Normalizers::default()))
 }
 
 /// Says in an answer's head what was changed of its request, and counts it unless it was refused.

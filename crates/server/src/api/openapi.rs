@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::gateway::{Fleet, HttpGateway};
@@ -23,19 +22,17 @@ pub(super) fn parts() -> [&'static str; 3] {
 }
 
 /// The document.
-pub(super) async fn document(State(gateway): State<Arc<HttpGateway>>) -> Response {
+pub(super) async fn document(
+    State(gateway): State<Arc<HttpGateway>>,
+) -> Result<Json<Value>, ApiError> {
     let own = match gateway.fleet {
         Fleet::Embedded(_) => EMBEDDED,
         Fleet::Upstreams(_) => UPSTREAMS,
     };
-    match build(own, &gateway.models(), gateway.api_key.is_some()) {
-        Ok(document) => Json(document).into_response(),
-        Err(error) => {
-            let message = format!("the document cannot be built: {error}");
-            let status = http::StatusCode::INTERNAL_SERVER_ERROR;
-            ApiError::new(status, "internal_error", message).into_response()
-        }
-    }
+    let document = build(own, &gateway.models(), gateway.api_key.is_some());
+    document
+        .map(Json)
+        .map_err(|error| ApiError::internal(format!("the document cannot be built: {error}")))
 }
 
 fn build(own: &str, models: &[String], needs_key: bool) -> serde_json::Result<Value> {

@@ -17,10 +17,9 @@ use super::respond::respond;
 use super::routed::{self, RouteFields};
 use super::session::SessionKeys;
 use super::usage::EngineUsage;
-use crate::gateway::is_event_stream;
 use crate::gateway::{
-    Comparison, HttpGateway, KnownPrompt, Lack, Passing, Pin, ProxyAnswer, Reservation, ToRender,
-    UsageGap,
+    Comparison, KnownPrompt, Lack, Passing, Pin, ProxyAnswer, Reservation, ToRender, UsageGap,
+    is_event_stream,
 };
 use crate::insight::{AnswerFacts, CountedPrompt};
 use crate::openai::ApiError;
@@ -28,11 +27,12 @@ use crate::openai::response::ApiKind;
 use crate::prompt_tokens::TokenizedPrompt;
 use crate::request_shape::RequestShape;
 use crate::shadow::{ShadowArrival, ShadowGuard};
-use crate::spans::{Mark, RequestTimeline};
+use crate::spans::Mark;
 use crate::upstream::{HOPS_HEADER, Outgoing};
 
 /// Answers a call.
 pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response, ApiError> {
+    let call = Arc::new(call);
     let RouteFields { model, salt, keys, messages } = RouteFields::parse(&body)?;
     let pin = pinned(&call, &keys).await;
     let session = call.session(keys.first(pin.as_ref()));
@@ -72,17 +72,13 @@ pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response
     }
     let body = passing.request.body.clone();
     let sent = ForwardedRequest {
-        gateway: call.gateway.clone(),
-        kind: call.kind,
+        call: call.clone(),
         model,
         salt,
-        path: call.target.clone(),
         body,
         known,
-        timeline: call.timeline.clone(),
         shadowed,
         ttft_s,
-        request_id: call.request_id().map(str::to_owned),
         answer_id: None,
         previous: keys.previous_response_id,
     };
@@ -109,14 +105,14 @@ async fn known_prompt(
         ToRender { path, body, has_media: matches!(made, Err(NoExactTokens::Media { .. })) };
     let shape = RequestShape::of(call.kind, body);
     // The tokens of this shape once differed from an engine's. Its own are used until both agree.
-    if gateway.has_drift(model, shape) {
+    if gateway.drift.differs(model, shape) {
         let lack = Lack::Differs;
         let known = gateway.prompt_without_tokens(lack, model, &request, None).await;
         // The comparison costs nothing here, and notices a template that was corrected.
         if let Ok(made) = made
             && known.exact() == Some(&made.tokens)
         {
-            gateway.mend_drift(model, shape);
+            gateway.drift.mend(model, shape);
         }
         return known;
     }
@@ -163,17 +159,13 @@ fn engine_headers(call: &CompletionCall) -> Result<HeaderMap, ApiError> {
 
 /// A request that an engine answers, for what its usage will tell.
 pub(super) struct ForwardedRequest {
-    gateway: Arc<HttpGateway>,
-    pub(super) kind: ApiKind,
+    pub(super) call: Arc<CompletionCall>,
     model: String,
     salt: Option<String>,
-    path: String,
     body: Bytes,
     known: KnownPrompt,
-    timeline: RequestTimeline,
     shadowed: ShadowGuard,
     ttft_s: Option<f64>,
-    request_id: Option<String>,
     answer_id: Option<String>,
     /// The response that this one continues.
     previous: Option<String>,
@@ -201,15 +193,15 @@ impl ForwardedRequest {
             return;
         };
         self.answer_id = Some(id.to_owned());
-        if self.kind == ApiKind::Responses {
+        if self.call.kind == ApiKind::Responses {
             let previous = self.previous.as_deref();
-            self.gateway.pins.learn(id, previous, reservation.replica());
+            self.call.gateway.pins.learn(id, previous, reservation.replica());
         }
     }
 
     /// The answer is complete: compares what was thought with what the engine says.
     pub(super) fn note(self, usage: EngineUsage, reservation: &Reservation) {
-        self.timeline.note(|facts| {
+        self.call.timeline.note(|facts| {
             facts.model = Some(self.model.clone());
             facts.replica = Some(reservation.replica());
             facts.prompt_tokens = usage.prompt_tokens;
@@ -223,11 +215,11 @@ impl ForwardedRequest {
         }
         let answered = AnswerFacts {
             id: self.answer_id.as_deref(),
-            request_id: self.request_id.as_deref(),
+            request_id: self.call.request_id(),
             model: &self.model,
             ttft_s: self.ttft_s,
         };
-        match (self.known.exact(), &self.gateway.observers.insight) {
+        match (self.known.exact(), &self.call.gateway.observers.insight) {
             (None, Some(insight)) => {
                 // An explanation needs the length of the prompt, which only the engine knows here.
                 if let Some(prompt_tokens) = usage.prompt_tokens {
@@ -244,7 +236,7 @@ impl ForwardedRequest {
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
             self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
-            let savings = &self.gateway.metrics.savings;
+            let savings = &self.call.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);
             savings.note_created(labels, usage.created_tokens);
         }
@@ -255,7 +247,7 @@ impl ForwardedRequest {
     /// Counts tokens, and what the engine does not say.
     fn note_counts(&self, usage: EngineUsage, reservation: &Reservation) {
         let labels = [&self.model[..], reservation.replica_name()];
-        let requests = &self.gateway.metrics.requests;
+        let requests = &self.call.gateway.metrics.requests;
         let count = |counter: &IntCounterVec, tokens: Option<usize>| {
             let tokens = tokens.unwrap_or(0) as u64;
             counter.with_label_values(&labels).inc_by(tokens);
@@ -267,7 +259,7 @@ impl ForwardedRequest {
             (Some(_), None) => UsageGap::Cached,
             (Some(_), Some(_)) => return,
         };
-        self.gateway.usage_gaps.note(reservation.replica(), gap);
+        self.call.gateway.usage_gaps.note(reservation.replica(), gap);
     }
 
     /// Compares the prompt's tokens with the engine's, where they were made here, or were given up
@@ -277,12 +269,12 @@ impl ForwardedRequest {
             return;
         };
         let counts_differ = (usage.prompt_tokens).is_some_and(|count| count != tokens.len());
-        let shape = RequestShape::of(self.kind, &self.body);
+        let shape = RequestShape::of(self.call.kind, &self.body);
         let subject = (self.model, reservation.replica(), shape);
-        self.gateway.self_check(subject, counts_differ, || Comparison {
+        self.call.gateway.self_check(subject, counts_differ, || Comparison {
             tokens,
             counted: usage.prompt_tokens,
-            path: self.path,
+            path: self.call.target.clone(),
             body: self.body,
         });
     }

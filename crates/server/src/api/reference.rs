@@ -78,45 +78,29 @@ pub struct HeaderReference {
 
 /// All headers that the server reads or sets, besides those of HTTP itself.
 pub const HEADERS: [HeaderReference; 10] = [
-    HeaderReference { name: SESSION_HEADER, on: "request", meaning: "the conversation's key" },
-    HeaderReference {
-        name: SLO_TTFT_HEADER,
-        on: "request",
-        meaning: "the longest time to first token, for the strategy `cost`",
-    },
-    HeaderReference {
-        name: IMPORTANCE_HEADER,
-        on: "request",
-        meaning: "`off`: load stored prefixes in full",
-    },
-    HeaderReference {
-        name: "authorization",
-        on: "request",
-        meaning: "`Bearer KEY`, a key of `--api-key-file`; `x-api-key: KEY` means the same",
-    },
-    HeaderReference {
-        name: REQUEST_ID_HEADER,
-        on: "request",
-        meaning: "the client's id, in `/debug/requests`",
-    },
-    HeaderReference {
-        name: RANK_HEADER,
-        on: "request to an engine",
-        meaning: "the rank, for engines with several",
-    },
-    HeaderReference { name: REPLICA_HEADER, on: "answer", meaning: "the replica that answered" },
-    HeaderReference { name: CACHED_HEADER, on: "answer", meaning: "cached prompt tokens" },
-    HeaderReference {
-        name: NORMALIZED_HEADER,
-        on: "answer",
-        meaning: "the changes of `--normalize`",
-    },
-    HeaderReference {
-        name: IMPORTANCE_HEADER,
-        on: "answer",
-        meaning: "`loaded=N%`: the share of a stored prefix that was loaded",
-    },
+    header(SESSION_HEADER, "request", "the conversation's key"),
+    header(SLO_TTFT_HEADER, "request", "the longest time to first token, for the strategy `cost`"),
+    header(IMPORTANCE_HEADER, "request", "`off`: load stored prefixes in full"),
+    header(
+        "authorization",
+        "request",
+        "`Bearer KEY`, a key of `--api-key-file`; `x-api-key: KEY` means the same",
+    ),
+    header(REQUEST_ID_HEADER, "request", "the client's id, in `/debug/requests`"),
+    header(RANK_HEADER, "request to an engine", "the rank, for engines with several"),
+    header(REPLICA_HEADER, "answer", "the replica that answered"),
+    header(CACHED_HEADER, "answer", "cached prompt tokens"),
+    header(NORMALIZED_HEADER, "answer", "the changes of `--normalize`"),
+    header(
+        IMPORTANCE_HEADER,
+        "answer",
+        "`loaded=N%`: the share of a stored prefix that was loaded",
+    ),
 ];
+
+const fn header(name: &'static str, on: &'static str, meaning: &'static str) -> HeaderReference {
+    HeaderReference { name, on, meaning }
+}
 
 /// Patterns that recognise a route by a part of its path, as an administrative one.
 #[must_use]

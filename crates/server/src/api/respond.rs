@@ -95,7 +95,7 @@ fn stream(
         writer,
         errors,
         // Errors of other routes have the shape of OpenAI's chat.
-        kind: counted.as_ref().map_or(ApiKind::Chat, |(sent, _)| sent.kind),
+        kind: counted.as_ref().map_or(ApiKind::Chat, |(sent, _)| sent.call.kind),
         scan: UsageScan::default(),
     };
     tokio::spawn(copying.run(proxied, counted, is_success));

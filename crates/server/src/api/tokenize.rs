@@ -37,10 +37,8 @@ pub(super) async fn tokenize(state: State<Arc<HttpGateway>>, request: Request) -
 async fn answer(gateway: &Arc<HttpGateway>, body: Bytes) -> Result<Response, ApiError> {
     let gateway = gateway.clone();
     let tokens = tokio::task::spawn_blocking(move || tokens(&gateway, &body));
-    let (tokens, context) = tokens.await.map_err(|_| {
-        let message = "the tokenizer failed on this prompt";
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
-    })??;
+    let failed = |_| ApiError::internal("the tokenizer failed on this prompt");
+    let (tokens, context) = tokens.await.map_err(failed)??;
     let answer = json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens});
     Ok(Json(answer).into_response())
 }

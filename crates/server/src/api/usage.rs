@@ -14,6 +14,23 @@ const ID_BYTES_MAX: usize = 200;
 /// Marker of a line with usage, searched for before the line is parsed.
 const MARK: &[u8] = b"\"usage\"";
 
+/// Places in a usage of the prompt's tokens, those cached and stored, and those of the answer: in
+/// OpenAI's chats and completions, in its Responses API, and in Anthropic's Messages API.
+const CHAT: [&str; 4] = [
+    "/prompt_tokens",
+    "/prompt_tokens_details/cached_tokens",
+    "/prompt_tokens_details/created_cache_tokens",
+    "/completion_tokens",
+];
+const RESPONSES: [&str; 4] = [
+    "/input_tokens",
+    "/input_tokens_details/cached_tokens",
+    "/input_tokens_details/cache_write_tokens",
+    "/output_tokens",
+];
+const MESSAGES: [&str; 4] =
+    ["/input_tokens", "/cache_read_input_tokens", "/cache_creation_input_tokens", "/output_tokens"];
+
 /// The engine's own count of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EngineUsage {
@@ -50,12 +67,8 @@ impl UsageEnvelope<'_> {
             inner.and_then(|inner| serde_json::from_str::<UsageEnvelope<'_>>(inner.get()).ok());
         let (id, usage) = inner.map_or_else(Default::default, |inner| (inner.id, inner.usage));
         let or = |value: Value, other: Value| if value.is_null() { other } else { value };
-        Some(UsageEnvelope {
-            id: or(answer.id, id),
-            usage: or(answer.usage, usage),
-            message: None,
-            response: None,
-        })
+        let (id, usage) = (or(answer.id, id), or(answer.usage, usage));
+        Some(UsageEnvelope { id, usage, ..UsageEnvelope::default() })
     }
 }
 
@@ -69,20 +82,13 @@ impl EngineUsage {
     fn of(usage: &Value) -> Self {
         // `prompt_tokens` is the word of OpenAI's chats and completions, `input_tokens_details`
         // that of its Responses API. The third form is Anthropic's.
-        let found = match (usage.get("prompt_tokens"), usage.get("input_tokens_details")) {
-            (Some(_), _) => Self {
-                prompt_tokens: count(&usage["prompt_tokens"]),
-                cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
-                created_tokens: count(&usage["prompt_tokens_details"]["created_cache_tokens"]),
-                completion_tokens: count(&usage["completion_tokens"]),
-            },
-            (None, Some(details)) => Self {
-                prompt_tokens: count(&usage["input_tokens"]),
-                cached_tokens: count(&details["cached_tokens"]),
-                created_tokens: count(&details["cache_write_tokens"]),
-                completion_tokens: count(&usage["output_tokens"]),
-            },
-            (None, None) => Self::of_messages(usage),
+        let is_chat = usage.get("prompt_tokens").is_some();
+        let found = if is_chat {
+            Self::read(usage, CHAT)
+        } else if usage.get("input_tokens_details").is_some() {
+            Self::read(usage, RESPONSES)
+        } else {
+            Self::of_messages(usage)
         };
         found.possible()
     }
@@ -105,16 +111,21 @@ impl EngineUsage {
     /// Anthropic's `input_tokens` are those that were neither read from the cache nor written to
     /// it: all three together are the prompt.
     fn of_messages(usage: &Value) -> Self {
-        let cached_tokens = count(&usage["cache_read_input_tokens"]);
-        let created_tokens = count(&usage["cache_creation_input_tokens"]);
-        let parts = [cached_tokens, created_tokens].into_iter().flatten();
+        let found = Self::read(usage, MESSAGES);
+        let parts = [found.cached_tokens, found.created_tokens].into_iter().flatten();
         let in_cache = parts.fold(0, usize::saturating_add);
-        let rest = count(&usage["input_tokens"]);
         Self {
-            prompt_tokens: rest.map(|rest| rest.saturating_add(in_cache)),
-            cached_tokens,
-            created_tokens,
-            completion_tokens: count(&usage["output_tokens"]),
+            prompt_tokens: found.prompt_tokens.map(|rest| rest.saturating_add(in_cache)),
+            ..found
+        }
+    }
+
+    fn read(usage: &Value, [prompt, cached, created, completion]: [&str; 4]) -> Self {
+        Self {
+            prompt_tokens: count(usage, prompt),
+            cached_tokens: count(usage, cached),
+            created_tokens: count(usage, created),
+            completion_tokens: count(usage, completion),
         }
     }
 
@@ -133,8 +144,8 @@ impl EngineUsage {
 
 /// A count of tokens, if it is one. No prompt has as many as 32 bits can count, and sums of larger
 /// numbers would overflow.
-fn count(value: &Value) -> Option<usize> {
-    value.as_u64().and_then(|count| u32::try_from(count).ok()).map(|count| count as usize)
+fn count(usage: &Value, place: &str) -> Option<usize> {
+    u32::try_from(usage.pointer(place)?.as_u64()?).ok().map(|count| count as usize)
 }
 
 /// Whether a line has a usage that is an object: many events say that it is null.

@@ -2,7 +2,9 @@
 //! them is kept but who was asked for what, and how it ended.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::lock::lock;
 
 /// Failures that are kept: as many as rows are shown.
 const FAILURES_MAX: usize = 12;
@@ -29,7 +31,7 @@ pub struct FailedRequest {
 impl Failures {
     /// Takes the next one.
     pub fn note(&self, failure: FailedRequest) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.len() == FAILURES_MAX {
             kept.pop_front();
         }
@@ -39,7 +41,7 @@ impl Failures {
     /// All that are kept, the newest first.
     #[must_use]
     pub fn latest(&self) -> Vec<FailedRequest> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         kept.iter().rev().cloned().collect()
     }
 }

@@ -11,15 +11,16 @@ use headstart_index_sync::clock::unix_seconds;
 use headstart_router::index::{KeyChain, Overlaps};
 use headstart_router::{Health, PromptKeys, ReplicaStatus};
 
+use super::DashboardState;
 use super::occupancy::DeviceOccupancy;
 use super::snapshot::{
-    CachedPart, ErrorsPart, FailurePart, HolderPart, LatelyPart, MoneyPart, NodePart,
-    PredictionsPart, ReplicaPart, SavingsPart, ServerPart, Snapshot, SourcePart, StatusPart,
-    TierPart, TotalsPart, TreePart, VERSION,
+    CachedPart, ErrorsPart, FailurePart, HolderPart, MoneyPart, NodePart, PredictionsPart,
+    ReplicaPart, SavingsPart, ServerPart, Snapshot, SourcePart, StatusPart, TierPart, TotalsPart,
+    TreePart, VERSION,
 };
 use super::tree::{PrefixTree, ShownBranch};
-use super::{DashboardState, history};
 use crate::gateway::{Fleet, HttpGateway};
+use crate::lock::lock;
 use crate::metrics::{FOUND_IN, Totals};
 use crate::upstream::Upstream;
 
@@ -33,7 +34,7 @@ const HOLDERS_MAX: usize = 16;
 pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
     let now = gateway.clock.now();
     let totals = gateway.metrics.totals();
-    let mut looked = gateway.dashboard.looked();
+    let mut looked = lock(&gateway.dashboard.looked);
     let DashboardState { tree, skipped, occupancy } = &mut *looked;
     let (prompts, unseen) = gateway.dashboard.prompts.take();
     // What came before anybody looked was not missed.
@@ -55,7 +56,7 @@ pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
             cached_tokens: totals.cached_tokens(),
             generation_tokens: totals.generated,
         },
-        lately: lately(gateway.dashboard.history().lately()),
+        lately: lock(&gateway.dashboard.history).lately(),
         replicas: replicas(gateway, occupancy, &totals),
         tree: TreePart { skipped: *skipped, ..tree_part(gateway, tree, now) },
         errors: errors(gateway, &totals),
@@ -105,17 +106,6 @@ fn errors(gateway: &HttpGateway, totals: &Totals) -> ErrorsPart {
                 route: failure.route.to_owned(),
             })
             .collect(),
-    }
-}
-
-fn lately(lately: history::MinuteStats) -> LatelyPart {
-    let [ttft_ms_p50, ttft_ms_p95] = lately.first_token_s.map(|s| s.map(|s| s * 1e3));
-    LatelyPart {
-        requests_per_s: lately.requests_per_s,
-        prompt_tokens_per_s: lately.prompt_tokens_per_s,
-        hit_rate: lately.hit_rate,
-        ttft_ms_p50,
-        ttft_ms_p95,
     }
 }
 

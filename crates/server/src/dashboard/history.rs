@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::snapshot::LatelyPart;
 use crate::metrics::{FOUND_IN, Totals};
 
 /// Seconds that are kept: a quarter of an hour, 64 bytes each.
@@ -36,16 +37,6 @@ pub(super) struct History {
     points: VecDeque<HistoryPoint>,
     /// Totals at the end of each second of the last minute, the oldest first.
     totals: VecDeque<Totals>,
-}
-
-/// Figures of the last minute.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct MinuteStats {
-    pub(super) requests_per_s: f64,
-    pub(super) prompt_tokens_per_s: f64,
-    pub(super) hit_rate: Option<f64>,
-    /// Median, and what 95 of a hundred stay below, seconds.
-    pub(super) first_token_s: [Option<f64>; 2],
 }
 
 impl History {
@@ -108,21 +99,25 @@ impl History {
     }
 
     /// Figures of the last minute.
-    pub(super) fn lately(&self) -> MinuteStats {
+    pub(super) fn lately(&self) -> LatelyPart {
         let (Some(first), Some(last)) = (self.totals.front(), self.totals.back()) else {
-            return MinuteStats::default();
+            return LatelyPart::default();
         };
         // There is one entry at least, by the check above.
         let seconds = (self.totals.len() - 1).max(1) as f64;
         // Counters only grow, so these differences are not negative.
         let tokens = last.prompt_tokens() - first.prompt_tokens();
         let found = last.cached_tokens() - first.cached_tokens();
-        MinuteStats {
+        let ttft_ms = |share| {
+            let seconds = quantile(&first.first_tokens, &last.first_tokens, share)?;
+            Some(seconds * 1e3)
+        };
+        LatelyPart {
             requests_per_s: (last.requests - first.requests) as f64 / seconds,
             prompt_tokens_per_s: tokens as f64 / seconds,
             hit_rate: (tokens > 0).then(|| found as f64 / tokens as f64),
-            first_token_s: [0.5, 0.95]
-                .map(|share| quantile(&first.first_tokens, &last.first_tokens, share)),
+            ttft_ms_p50: ttft_ms(0.5),
+            ttft_ms_p95: ttft_ms(0.95),
         }
     }
 }
@@ -169,7 +164,7 @@ mod tests {
     #[test]
     fn a_point_is_what_one_second_added() {
         let mut history = History::default();
-        assert_eq!(history.lately(), MinuteStats::default());
+        assert_eq!(history.lately(), LatelyPart::default());
         for second in 0..1000 {
             history.end_second(second, totals(second * 10, second * 60, second * 40));
         }
@@ -181,8 +176,9 @@ mod tests {
         assert_eq!(lately.requests_per_s, 10.0);
         assert_eq!(lately.prompt_tokens_per_s, 100.0);
         assert_eq!(lately.hit_rate, Some(0.6));
-        let [median, most] = lately.first_token_s.map(|value| value.expect("observed"));
-        assert!((median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9, "{median} {most}");
+        let figures = [lately.ttft_ms_p50, lately.ttft_ms_p95];
+        let [median, most] = figures.map(|value| value.expect("observed"));
+        assert!((median - 100.0).abs() < 1e-6 && (most - 190.0).abs() < 1e-6, "{median} {most}");
     }
 
     #[test]
@@ -220,6 +216,6 @@ mod tests {
         }
         let lately = history.lately();
         assert_eq!((lately.requests_per_s, lately.hit_rate), (0.0, None));
-        assert_eq!(lately.first_token_s, [None, None]);
+        assert_eq!((lately.ttft_ms_p50, lately.ttft_ms_p95), (None, None));
     }
 }

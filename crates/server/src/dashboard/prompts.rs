@@ -2,10 +2,12 @@
 //! prefix tree. Keys are moved here, not copied, and cause no work until then.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use headstart_core::Nanos;
 use headstart_router::PromptKeys;
+
+use crate::lock::lock;
 
 /// Prompts that are kept: some of each second's of a busy gateway, hours of a quiet one's.
 const PROMPTS_MAX: usize = 512;
@@ -37,7 +39,7 @@ impl RecentPrompts {
             return;
         }
         let mut gone = Vec::new();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         kept.num_keys += size;
         kept.prompts.push_back((keys, now));
         while kept.prompts.len() > PROMPTS_MAX || kept.num_keys > KEYS_MAX {
@@ -55,7 +57,7 @@ impl RecentPrompts {
 
     /// Takes all of them away, and says how many went unseen since the last time.
     pub(super) fn take(&self) -> (VecDeque<TimedPrompt>, u64) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let PromptWindow { prompts, skipped, .. } = std::mem::take(&mut *kept);
         (prompts, skipped)
     }

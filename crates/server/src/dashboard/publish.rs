@@ -12,6 +12,7 @@ use super::gather;
 use super::history::{self, POINTS_MAX};
 use super::snapshot::{HistoryPart, Snapshot};
 use crate::gateway::HttpGateway;
+use crate::lock::lock;
 
 /// Time between two snapshots.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -32,7 +33,7 @@ pub async fn run(gateway: Weak<HttpGateway>) {
         let dashboard = &gateway.dashboard;
         let totals = gateway.metrics.totals();
         let at = unix_seconds() as u64;
-        dashboard.history().end_second(at, totals);
+        lock(&dashboard.history).end_second(at, totals);
         if gateway.draining.load(Relaxed) {
             // Ends the streams, so that shutdown does not wait for them.
             dashboard.newest.send_replace(None);
@@ -68,7 +69,7 @@ async fn latest(gateway: &Arc<HttpGateway>) -> Option<Arc<Snapshot>> {
 
 fn with_history(gateway: &HttpGateway, snapshot: &Snapshot, seconds: usize) -> Snapshot {
     let mut told = snapshot.clone();
-    let history = gateway.dashboard.history();
+    let history = lock(&gateway.dashboard.history);
     told.history = HistoryPart {
         columns: history::COLUMNS.map(str::to_owned).to_vec(),
         is_whole: seconds == POINTS_MAX,

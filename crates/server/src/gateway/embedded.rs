@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headstart_core::{Access, EngineModel, ReplicaId, SeqId, TokenId};
-use headstart_engine::{FinishReason, Sampling, Submission, Submit};
+use headstart_engine::{FinishReason, Output, Sampling, Submission, Submit};
 use headstart_router::RouteRequest;
 use tokio::sync::mpsc;
 
@@ -226,25 +226,28 @@ async fn first_token(
     let mut events = events.ok_or(ReplicaRefusal::Full)?;
     let mut sources = PromptSources::default();
     loop {
-        match events.recv().await {
+        let output = match events.recv().await {
             // The channel closed without a last token: the engine panicked, or its thread is gone.
             None => return Err(ReplicaRefusal::Gone),
             Some(ReplicaEvent::Refused(Submit::TooLong { limit })) => {
                 return Err(ReplicaRefusal::TooLong(limit));
             }
             Some(ReplicaEvent::Refused(_)) => return Err(ReplicaRefusal::Full),
-            Some(ReplicaEvent::Started { cached_tokens }) => {
+            Some(ReplicaEvent::Output(output)) => output,
+        };
+        match output {
+            Output::Started { cached_tokens, .. } => {
                 timeline.mark(Mark::Started);
                 sources = PromptSources::on_device(cached_tokens);
             }
-            Some(ReplicaEvent::Loaded { tokens, from }) => {
+            Output::Loaded { tokens, from, .. } => {
                 timeline.mark(Mark::Loaded);
                 sources.add(from, tokens);
             }
-            Some(ReplicaEvent::Partly { loaded_bytes, whole_bytes }) => {
+            Output::Partly { loaded_bytes, whole_bytes, .. } => {
                 sources.set_partly(loaded_bytes, whole_bytes);
             }
-            Some(ReplicaEvent::Token { token, finish }) => {
+            Output::Token { token, finish, .. } => {
                 timeline.mark(Mark::FirstToken);
                 return Ok((sources, (token, finish), events));
             }

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use headstart_core::ReplicaId;
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 
-use super::{Fleet, HttpGateway};
-use crate::upstream::{Outgoing, Upstream, first_of_engine};
+use super::HttpGateway;
+use crate::upstream::{Outgoing, Upstream};
 
 /// Most of an engine's answer that is read, bytes: these routes answer with a sentence.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -31,16 +30,9 @@ impl HttpGateway {
     /// Gives a request to every engine at once and waits for all answers. The engines' lists of
     /// models are read again afterwards.
     pub async fn fan_out(&self, request: &Outgoing<'_>) -> Vec<EngineAnswer> {
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            return Vec::new();
-        };
         let limit = self.limits.first_token_timeout;
         // Ranks share an engine, which would load or unload an adapter once per rank.
-        let engines = (0..)
-            .map(ReplicaId)
-            .zip(upstreams)
-            .filter(|(id, _)| first_of_engine(upstreams, *id) == *id);
-        let answers = engines.map(|(_, upstream)| answer(upstream, request, limit));
+        let answers = self.fleet.engines().map(|(_, engine)| answer(engine, request, limit));
         let answers = futures::future::join_all(answers).await;
         // These routes change the models that engines list, and the next request may already name a
         // new one.

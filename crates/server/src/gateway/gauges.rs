@@ -5,7 +5,7 @@ use headstart_engine::SchedulerLoad;
 use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
 
-use super::{EmbeddedReplicas, Fleet, HttpGateway};
+use super::{EmbeddedReplicas, HttpGateway};
 use crate::metrics::raise;
 
 impl HttpGateway {
@@ -17,10 +17,7 @@ impl HttpGateway {
 
     /// Blocks of a replica's device, of one in this process.
     pub(super) fn capacity_blocks(&self, replica: ReplicaId) -> Option<usize> {
-        let Fleet::Embedded(embedded) = &self.fleet else {
-            return None;
-        };
-        let replica = embedded.replicas.get(replica.0 as usize)?;
+        let replica = self.fleet.embedded()?.replicas.get(replica.0 as usize)?;
         // A replica that has not reported yet has a capacity of 0, and that is not its size.
         Some(replica.load().capacity_blocks).filter(|&blocks| blocks > 0)
     }
@@ -54,16 +51,16 @@ impl HttpGateway {
             metrics.replicas.up.with_label_values(&[replica.replica.to_string()]).set(up);
         }
         self.name_upstreams();
-        if let Fleet::Embedded(embedded) = &self.fleet {
+        if let Some(embedded) = self.fleet.embedded() {
             self.refresh_loads(embedded);
             self.refresh_tiers(embedded);
-            embedded.refresh_prediction_metrics();
+            if let Some(predictions) = &embedded.predictions {
+                predictions.refresh_metrics(&embedded.replicas);
+            }
         }
         metrics.render()
     }
-}
 
-impl HttpGateway {
     /// Says how busy each replica is.
     fn refresh_loads(&self, embedded: &EmbeddedReplicas) {
         let metrics = &self.metrics;
@@ -119,19 +116,15 @@ impl HttpGateway {
 
     /// Says which upstream each replica is, and what that says of its load.
     fn name_upstreams(&self) {
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            return;
-        };
         // A report that has expired must vanish from the metrics rather than stay at its last
         // value.
         self.metrics.replicas.forget_loads();
-        for (index, upstream) in upstreams.iter().enumerate() {
+        for (id, upstream) in (0..).map(ReplicaId).zip(self.fleet.upstreams()) {
             let rank = upstream.rank().map(|rank| rank.to_string());
-            let replica = index.to_string();
+            let replica = id.to_string();
             let labels = [&replica[..], upstream.base(), rank.as_deref().unwrap_or_default()];
             self.metrics.replicas.info.with_label_values(&labels).set(1);
-            let now = self.clock.now();
-            let report = self.router().report_of(ReplicaId(index as u32), now);
+            let report = self.router().report_of(id, self.clock.now());
             if let Some(report) = report {
                 let models = upstream.models();
                 let labels = [models.first().map_or("", String::as_str), labels[0]];

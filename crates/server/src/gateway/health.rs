@@ -4,8 +4,8 @@
 use headstart_core::ReplicaId;
 use headstart_router::Health;
 
-use super::{Fleet, HttpGateway};
-use crate::upstream::{EngineLoad, Upstream, first_of_engine, of_same_engine};
+use super::HttpGateway;
+use crate::upstream::{EngineLoad, Upstream, of_same_engine};
 
 impl HttpGateway {
     /// Whether a replica is known to be down.
@@ -65,14 +65,9 @@ impl HttpGateway {
         if health == Health::Down {
             self.tell_lost(replica);
         }
-        match &self.fleet {
-            Fleet::Upstreams(upstreams) => {
-                // All ranks of an engine come and go together.
-                if first_of_engine(upstreams, replica) == replica {
-                    self.tell_upstream(upstreams, replica, health, is_any_up);
-                }
-            }
-            Fleet::Embedded(_) => tell_embedded(replica, health),
+        match self.upstream(replica) {
+            Some(upstream) => self.tell_upstream(upstream, replica, health, is_any_up),
+            None => tell_embedded(replica, health),
         }
     }
 
@@ -85,16 +80,19 @@ impl HttpGateway {
 
     fn tell_upstream(
         &self,
-        upstreams: &[Upstream],
+        upstream: &Upstream,
         first: ReplicaId,
         health: Health,
         is_any_up: bool,
     ) {
-        let replicas = of_same_engine(upstreams, first);
+        let mut replicas = of_same_engine(self.fleet.upstreams(), first);
+        // All ranks of an engine come and go together.
+        if replicas.next() != Some(first) {
+            return;
+        }
         // Ranks of one engine have consecutive ids, so that the first and the last name them all.
-        let last = replicas.last().unwrap_or(first);
-        let replica = if last == first { first.to_string() } else { format!("{first}-{last}") };
-        let upstream = &upstreams[first.0 as usize];
+        let last = replicas.last();
+        let replica = last.map_or(first.to_string(), |last| format!("{first}-{last}"));
         let (base, models) = (upstream.base(), upstream.models());
         match health {
             // As loud as that it was down.

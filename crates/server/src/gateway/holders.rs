@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use headstart_core::ReplicaId;
-use headstart_router::Health;
 use http::{HeaderMap, Method};
 
-use super::{Fleet, HttpGateway, Pin};
-use crate::upstream::{Outgoing, first_of_engine};
+use super::{HttpGateway, Pin};
+use crate::upstream::Outgoing;
 
 /// Longest wait for engines to say whether they hold a response.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,34 +26,24 @@ impl HttpGateway {
         if let Some(pin) = self.pins.find(id) {
             return Some(pin);
         }
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            return None;
-        };
         // The id becomes a part of a path to the engine: a client must not write `/` or `..` into
         // it.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if id.is_empty() || id.len() > ID_BYTES || !id.bytes().all(is_plain) {
             return None;
         }
-        // The router is not held while the engines answer.
-        let replicas: Vec<ReplicaId> = {
-            let router = self.router();
-            let up = router.replicas().filter(|one| one.health == Health::Healthy);
-            let replicas = up.map(|one| one.replica);
-            let engines = replicas.filter(|&one| first_of_engine(upstreams, one) == one);
-            engines.take(ENGINES_MAX).collect()
-        };
+        let up = self.fleet.engines().filter(|(replica, _)| !self.is_down(*replica));
+        let engines: Vec<_> = up.take(ENGINES_MAX).collect();
         // With one engine up there is no choice: the request goes there, and its own answer is the
         // client's.
-        if replicas.len() < 2 {
+        if engines.len() < 2 {
             return None;
         }
         let path = format!("/v1/responses/{id}");
         let question = Outgoing { method: &Method::GET, path: &path, headers, body: Bytes::new() };
         // With the client's headers, since an engine may check the client's key.
-        let asked = replicas.iter().map(|&replica| {
-            let upstream = &upstreams[replica.0 as usize];
-            async { upstream.of_rank(None).forward(&question, ASK_TIMEOUT).await }
+        let asked = engines.iter().map(|(_, engine)| async {
+            engine.of_rank(None).forward(&question, ASK_TIMEOUT).await
         });
         // At the same time, so that a slow engine delays the request by one time limit at most.
         let answers = join_all(asked).await;
@@ -64,7 +52,7 @@ impl HttpGateway {
         };
         let at = answers.iter().position(holds)?;
         // The chain before this response is unknown, so that its root is this id.
-        self.pins.learn(id, None, replicas[at]);
+        self.pins.learn(id, None, engines[at].0);
         self.pins.find(id)
     }
 }

@@ -10,9 +10,9 @@ use http::StatusCode;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Fleet, HttpGateway};
+use super::HttpGateway;
 use crate::openai::ApiError;
-use crate::upstream::{Upstream, first_of_engine};
+use crate::upstream::Upstream;
 
 /// Shortest time between two questions to all engines that requests cause. A request waits that
 /// long at most before it asks.
@@ -69,15 +69,14 @@ impl HttpGateway {
         let Some(model) = model else {
             return Ok(Vec::new());
         };
-        let lacking = not_serving(upstreams, model);
+        let mut lacking = not_serving(upstreams, model);
         // One engine that may serve it is enough. An engine that never answered with a list counts
         // as one.
-        if lacking.len() < upstreams.len() {
-            return Ok(lacking);
+        if lacking.len() == upstreams.len() {
+            // An engine may have loaded the model since its list was read.
+            self.ask_models().await;
+            lacking = not_serving(upstreams, model);
         }
-        // An engine may have loaded the model since its list was read.
-        self.ask_models().await;
-        let lacking = not_serving(upstreams, model);
         if lacking.len() < upstreams.len() {
             Ok(lacking)
         } else {
@@ -92,16 +91,9 @@ impl HttpGateway {
 
     /// Asks all engines for their models.
     pub(super) async fn ask_all_models(&self) {
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            return;
-        };
-        let asked = (0..)
-            .map(ReplicaId)
-            .zip(upstreams)
-            // An engine that is down would hold up all waiting requests until its time limit.
-            .filter(|(id, _)| first_of_engine(upstreams, *id) == *id && !self.is_down(*id))
-            .map(|(_, upstream)| upstream.ask_models());
-        futures::future::join_all(asked).await;
+        // An engine that is down would hold up all waiting requests until its time limit.
+        let up = self.fleet.engines().filter(|(id, _)| !self.is_down(*id));
+        futures::future::join_all(up.map(|(_, engine)| engine.ask_models())).await;
     }
 }
 

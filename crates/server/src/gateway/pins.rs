@@ -4,9 +4,11 @@
 //! names one by its id must reach the same engine. The map is bounded: the oldest id goes first.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use headstart_core::ReplicaId;
+
+use crate::lock::lock;
 
 /// Most ids that are kept: some 20 MiB with ids as long as engines make them.
 const PINS: usize = 65_536;
@@ -41,7 +43,7 @@ impl Pins {
         if id.is_empty() || id.len() > ID_BYTES {
             return;
         }
-        let mut map = self.lock();
+        let mut map = lock(&self.0);
         let id: Arc<str> = id.into();
         // The chain's root survives as long as its latest turn is known, even after the root's own
         // id was evicted.
@@ -63,11 +65,7 @@ impl Pins {
     /// Location of the response `id`, if known.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Pin> {
-        self.lock().pins.get(id).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PinMap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).pins.get(id).cloned()
     }
 }
 
@@ -96,7 +94,7 @@ mod tests {
         }
         assert_eq!(pins.find("0"), None);
         assert!(pins.find("1").is_some() && pins.find(&PINS.to_string()).is_some());
-        let map = pins.lock();
+        let map = lock(&pins.0);
         assert_eq!((map.pins.len(), map.order.len()), (PINS, PINS));
         drop(map);
         let long = "x".repeat(ID_BYTES + 1);

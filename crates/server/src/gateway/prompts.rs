@@ -9,8 +9,9 @@
 //!
 //! Each reason is logged once for a model, and counted for each prompt.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,7 +23,8 @@ use headstart_prompt::{Dialect, NoExactTokens};
 use headstart_router::Health;
 use tokio::sync::Semaphore;
 
-use super::{Fleet, HttpGateway};
+use super::HttpGateway;
+use crate::lock::lock;
 use crate::prompt_tokens::TokenizedPrompt;
 use crate::text_tokens::{plain_text, text_tokens};
 use crate::upstream::{RenderedPrompt, Upstream};
@@ -106,28 +108,30 @@ impl Lack {
     }
 
     /// Returns the suggested fix.
-    fn advice(&self) -> String {
-        match self {
-            Self::NoTokenizer => "name the engine's folder (--upstream URL,tokenizer=FOLDER) to \
-                                  route by exact prefixes"
-                .to_owned(),
-            Self::Differs => "the gateway's tokenizer or chat template is not the engine's; give \
-                              it the engine's own"
-                .to_owned(),
+    fn advice(&self) -> Cow<'static, str> {
+        let advice = match self {
+            Self::NoTokenizer => {
+                "name the engine's folder (--upstream URL,tokenizer=FOLDER) to route by exact \
+                 prefixes"
+            }
+            Self::Differs => {
+                "the gateway's tokenizer or chat template is not the engine's; give it the \
+                 engine's own"
+            }
             Self::Prompt(NoExactTokens::NoTemplate) => {
-                "put the engine's chat_template.jinja into the tokenizer folder".to_owned()
+                "put the engine's chat_template.jinja into the tokenizer folder"
             }
             // A template's own words, and what it failed on, may repeat a prompt's.
             Self::Prompt(NoExactTokens::Refused(_)) => {
-                "the chat template refused the conversation; the engine will, too".to_owned()
+                "the chat template refused the conversation; the engine will, too"
             }
             Self::Prompt(NoExactTokens::Failed(_)) => {
                 "the chat template or the tokenizer failed; POST /tokenize with such a request \
                  says why"
-                    .to_owned()
             }
-            Self::Prompt(why) => why.to_string(),
-        }
+            Self::Prompt(why) => return why.to_string().into(),
+        };
+        advice.into()
     }
 
     /// Whether an engine may know what this gateway does not.
@@ -200,13 +204,9 @@ impl HttpGateway {
     }
 
     fn serving<'a>(&'a self, model: &'a str) -> impl Iterator<Item = &'a Upstream> {
-        let upstreams = match &self.fleet {
-            Fleet::Embedded(_) => &[][..],
-            Fleet::Upstreams(upstreams) => upstreams,
-        };
         let serves =
             move |upstream: &&Upstream| upstream.models().iter().any(|served| served == model);
-        upstreams.iter().filter(serves)
+        self.fleet.upstreams().iter().filter(serves)
     }
 
     /// Returns the known part of a prompt that `lack` keeps from being tokenized here: the engine's
@@ -253,22 +253,18 @@ impl HttpGateway {
         request: &ToRender<'_>,
     ) -> Option<RenderedPrompt> {
         // The lock is taken for a statement at a time, never across the engine's answer.
-        let patience = || self.prompts.patience.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = || lock(&self.prompts.patience);
         if patience().is_paused(Instant::now()) {
             return None;
         }
         // No wait: a prompt that goes by its text is better than one that queues for an engine.
         let _turn = self.prompts.asking.try_acquire().ok()?;
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            return None;
-        };
         // The router's guard ends with this statement, before the engine is asked.
-        let up = self.router().replicas().find_map(|replica| {
-            let upstream = &upstreams[replica.replica.0 as usize];
+        let upstream = self.router().replicas().find_map(|replica| {
+            let upstream = self.upstream(replica.replica)?;
             let serves = upstream.models().iter().any(|served| served == model);
-            (replica.health == Health::Healthy && serves).then_some(replica.replica)
-        });
-        let upstream = &upstreams[up?.0 as usize];
+            (replica.health == Health::Healthy && serves).then_some(upstream)
+        })?;
         // `prompt_without_tokens` discards a rendering that does not name the media.
         if request.has_media && !upstream.names_media() {
             return None;
@@ -294,7 +290,7 @@ impl HttpGateway {
         } else {
             self.metrics.prompts.note_without_tokens(model, reason);
         }
-        let mut lacks = self.prompts.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lacks = lock(&self.prompts.lacks);
         let key = (model.to_owned(), reason);
         let is_new = !lacks.contains_key(&key);
         // The counters above still count it.
@@ -310,7 +306,7 @@ impl HttpGateway {
                 reason,
                 "the gateway has no exact tokens of a prompt: {}; it routes such prompts by the \
                  engine's tokens if it has them, otherwise by their text",
-                if is_listed { lack.advice() } else { UNLISTED_ADVICE.to_owned() }
+                if is_listed { lack.advice() } else { UNLISTED_ADVICE.into() }
             );
         }
     }
@@ -319,7 +315,7 @@ impl HttpGateway {
     /// engine renders differently, and per gap in usage.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let lacks = self.prompts.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let lacks = lock(&self.prompts.lacks);
         let lacking = lacks.iter().map(|((model, reason), counts)| {
             let all = counted(counts.by_engine + counts.by_text, "prompt");
             let by = format!(

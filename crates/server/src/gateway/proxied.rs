@@ -28,7 +28,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{DEATHS, Fleet, HttpGateway, REFUSALS, Reservation};
+use super::{DEATHS, HttpGateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
 use crate::spans::{Mark, RequestTimeline};
 use crate::upstream::{Outgoing, Upstream, UpstreamError, of_same_engine, root_cause};
@@ -81,9 +81,7 @@ impl HttpGateway {
     /// # Errors
     /// When no upstream serves the model, or none answers.
     pub async fn pass_on(self: &Arc<Self>, request: &Passing<'_>) -> Result<ProxyAnswer, ApiError> {
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
-            unreachable!("only a gateway of upstreams passes requests on");
-        };
+        let upstreams = self.fleet.upstreams();
         let mut tries =
             Tries { excluded: self.lacking(upstreams, request.model).await?, ..Tries::default() };
         let is_adapter = |model: &&str| upstreams.iter().any(|upstream| upstream.is_adapter(model));
@@ -118,7 +116,14 @@ impl HttpGateway {
                 self.note_retry(decision.replica);
             }
             let upstream = &upstreams[decision.replica.0 as usize];
-            let failure = match self.first_bytes(upstream, request, deadline).await {
+            let begun = tokio::select! {
+                // The answer is polled first: one that arrives together with the news of a death
+                // still counts.
+                biased;
+                begun = self.begin(upstream, request, deadline) => begun,
+                () = upstream.died() => Err(StartFailure::died(upstream)),
+            };
+            let failure = match begun {
                 Ok(begun) => {
                     // An error has no first token; it must not count as a time to the first token.
                     if begun.0.status.is_success() {
@@ -200,22 +205,7 @@ impl HttpGateway {
         failure.answer
     }
 
-    /// The answer up to its first bytes, unless its engine dies before.
-    async fn first_bytes(
-        &self,
-        upstream: &Upstream,
-        request: &Passing<'_>,
-        deadline: Instant,
-    ) -> Result<AnswerStart, StartFailure> {
-        tokio::select! {
-            // The answer is polled first: one that arrives together with the news of a death still
-            // counts.
-            biased;
-            answer = self.begin(upstream, request, deadline) => answer,
-            () = upstream.died() => Err(StartFailure::died(upstream)),
-        }
-    }
-
+    /// The answer up to its first bytes.
     async fn begin(
         &self,
         upstream: &Upstream,
@@ -223,7 +213,6 @@ impl HttpGateway {
         deadline: Instant,
     ) -> Result<AnswerStart, StartFailure> {
         let limit = self.limits.first_token_timeout;
-        let late = || StartFailure::late(upstream, limit);
         // Time that earlier attempts used is gone; nothing is left after the deadline, and the
         // request times out at once.
         let left = deadline.saturating_duration_since(Instant::now());
@@ -255,7 +244,7 @@ impl HttpGateway {
                 Instant::now() + self.limits.silence_timeout
             };
             match timeout_at(until, rest.frame()).await {
-                Err(_) if first.is_empty() => return Err(late()),
+                Err(_) if first.is_empty() => return Err(StartFailure::late(upstream, limit)),
                 Err(_) => return Err(StartFailure::silent(upstream, self.limits.silence_timeout)),
                 Ok(Some(Err(error))) => {
                     return Err(StartFailure::broken_off(upstream, &root_cause(&error)));
@@ -396,10 +385,7 @@ impl StartFailure {
         match self.what {
             FailureKind::OutOfTime => true,
             FailureKind::Refused => pinned.is_some(),
-            FailureKind::Unreachable
-            | FailureKind::Died
-            | FailureKind::ClosedEarly
-            | FailureKind::BrokenOff => false,
+            _ => false,
         }
     }
 

@@ -3,19 +3,17 @@
 //! Restored contents are in doubt and expire on their own. A stream that continues drops them if
 //! the engine reports its contents from its first batch on, or reports an empty cache.
 
-use std::sync::PoisonError;
-
 use headstart_core::ReplicaId;
 use headstart_index_sync::clock::Clock;
 use headstart_index_sync::saved::KnownReplicas;
 
 use super::HttpGateway;
+use crate::lock::lock;
 
 impl HttpGateway {
     /// Whether something was restored of the replica. Not so any more at the next question.
     pub fn take_restored(&self, replica: ReplicaId) -> bool {
-        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        restored.remove(&replica)
+        lock(&self.restored).remove(&replica)
     }
 
     /// The models that an upstream said it serves, sorted, its adapters left out: they come and
@@ -47,7 +45,6 @@ impl KnownReplicas for HttpGateway {
     }
 
     fn note_restored(&self, replicas: &[ReplicaId]) {
-        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        restored.extend(replicas);
+        lock(&self.restored).extend(replicas);
     }
 }

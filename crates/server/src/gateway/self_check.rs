@@ -9,9 +9,8 @@ use bytes::Bytes;
 use headstart_core::TokenId;
 use serde_json::Value;
 
-use super::{Fleet, HttpGateway};
+use super::HttpGateway;
 use crate::drift::{Difference, Subject, TokenComparison};
-use crate::request_shape::RequestShape;
 
 /// Longest wait for an engine to tokenize a prompt for a comparison, which no request waits for.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,11 +51,10 @@ impl HttpGateway {
 
     async fn compare(&self, subject: Subject, comparison: Comparison) {
         let Comparison { tokens, counted, path, body } = comparison;
-        let Fleet::Upstreams(upstreams) = &self.fleet else {
+        let (model, replica, shape) = &subject;
+        let Some(upstream) = self.upstream(*replica) else {
             return;
         };
-        let (model, replica, _) = &subject;
-        let upstream = &upstreams[replica.0 as usize];
         let theirs = upstream.render(&path, &body, COMPARE_TIMEOUT).await;
         let theirs = theirs.map(|rendered| rendered.tokens);
         let verdict = match (TokenComparison::of(&tokens, theirs.as_deref()), counted) {
@@ -75,46 +73,30 @@ impl HttpGateway {
         let labels = [&model[..], &replica.to_string(), verdict.name()];
         self.metrics.index.drift_checks.with_label_values(&labels).inc();
         if let Some(difference) = self.drift.note(&subject, verdict) {
-            let sides =
-                ComparedPrompts { ours: &tokens, theirs: &theirs.unwrap_or_default(), body: &body };
-            let why = self.explain_difference(&sides, difference.position);
-            tell(&subject, difference, counted.unwrap_or(tokens.len()), &why);
+            // Its token ids would tell a piece of the prompt.
+            let position = difference.position;
+            let text = |tokens: &[TokenId]| self.prompt_tokens()?.text_of(tokens);
+            let (ours_text, theirs_text) = (text(&tokens), text(&theirs.unwrap_or_default()));
+            // Only the text in front of the difference is looked at, to find the message that it is
+            // in.
+            let before = text(&tokens[..position.min(tokens.len())]);
+            tracing::warn!(
+                model,
+                %replica,
+                %shape,
+                position,
+                num_tokens = counted.unwrap_or(tokens.len()),
+                part = part_behind(&before.unwrap_or_default(), &body),
+                reason = if ours_text.is_some() && ours_text == theirs_text {
+                    "the tokenizer splits the same text otherwise"
+                } else {
+                    "the chat template, or what prepares requests for it, writes another text"
+                },
+                "the engine makes other tokens of such requests than its tokenizer= does; they are \
+                 routed by the engine's tokens instead. Give the gateway the tokenizer and chat \
+                 template that the engine uses"
+            );
         }
-    }
-
-    fn explain_difference(&self, sides: &ComparedPrompts<'_>, position: usize) -> DifferenceCause {
-        let text = |tokens: &[TokenId]| {
-            let prompt = self.prompt_tokens()?;
-            prompt.text_of(tokens)
-        };
-        let (ours, theirs) = (text(sides.ours), text(sides.theirs));
-        // Only the text in front of the difference is looked at, to find the message that it is in.
-        let before = text(&sides.ours[..position.min(sides.ours.len())]);
-        DifferenceCause {
-            part: part_behind(&before.unwrap_or_default(), sides.body),
-            reason: if ours.is_some() && ours == theirs {
-                "the tokenizer splits the same text otherwise"
-            } else {
-                "the chat template, or what prepares requests for it, writes another text"
-            },
-        }
-    }
-
-    /// Shapes of requests whose tokens differ from an engine's.
-    #[must_use]
-    pub fn differing_shapes(&self) -> Vec<Subject> {
-        self.drift.differing()
-    }
-
-    /// Takes note that requests of this shape come out as by the engines again.
-    pub fn mend_drift(&self, model: &str, shape: RequestShape) {
-        self.drift.mend(model, shape);
-    }
-
-    /// Whether requests of this shape came out otherwise than by an engine.
-    #[must_use]
-    pub fn has_drift(&self, model: &str, shape: RequestShape) -> bool {
-        self.drift.differs(model, shape)
     }
 }
 
@@ -125,19 +107,6 @@ impl Drop for ComparisonGuard {
     fn drop(&mut self) {
         self.0.is_comparing.store(false, Release);
     }
-}
-
-/// A prompt as both sides made it, and the request that it comes from.
-struct ComparedPrompts<'a> {
-    ours: &'a [TokenId],
-    theirs: &'a [TokenId],
-    body: &'a [u8],
-}
-
-/// Why two prompts differ, without their text.
-struct DifferenceCause {
-    part: String,
-    reason: &'static str,
 }
 
 /// Characters of a message by which it is found in a prompt.
@@ -165,24 +134,6 @@ fn part_behind(before: &str, body: &[u8]) -> String {
         Some((number, role)) => format!("in or behind message {number} ({role})"),
         None => "in front of the first message: tools, or the template's own text".to_owned(),
     }
-}
-
-fn tell(subject: &Subject, difference: Difference, num_tokens: usize, why: &DifferenceCause) {
-    let (model, replica, shape) = subject;
-    // Its token ids would tell a piece of the prompt.
-    let Difference { position, .. } = difference;
-    tracing::warn!(
-        model,
-        %replica,
-        %shape,
-        position,
-        num_tokens,
-        part = why.part,
-        reason = why.reason,
-        "the engine makes other tokens of such requests than its tokenizer= does; they are routed \
-         by the engine's tokens instead. Give the gateway the tokenizer and chat template that the \
-         engine uses"
-    );
 }
 
 #[cfg(test)]

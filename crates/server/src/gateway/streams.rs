@@ -1,7 +1,7 @@
 //! Event streams of the replicas: their state, and their updates applied to the index.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use headstart_core::{CacheEvent, ReplicaId};
 use headstart_index_sync::clock::unix_seconds;
@@ -9,7 +9,8 @@ use headstart_kv_events::StreamReporter;
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus, StreamUpdate};
 
-use super::{Fleet, HttpGateway};
+use super::HttpGateway;
+use crate::lock::lock;
 
 impl HttpGateway {
     /// Takes note of what a replica's event stream said.
@@ -74,13 +75,11 @@ impl HttpGateway {
     #[must_use]
     pub fn has_events(&self, replica: ReplicaId) -> bool {
         let is_followed = || self.stream_reporter(replica).is_some();
-        matches!(self.fleet, Fleet::Embedded(_))
-            || self.event_endpoints(replica).is_some()
-            || is_followed()
+        self.fleet.embedded().is_some() || self.event_endpoints(replica).is_some() || is_followed()
     }
 
     pub(super) fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
 
     fn note_lag(&self, replica: ReplicaId, name: &str) {

@@ -2,9 +2,11 @@
 //! gateway cannot verify its predictions.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use headstart_core::ReplicaId;
+
+use crate::lock::lock;
 
 /// A gap in the usage of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +40,7 @@ impl UsageGap {
 impl UsageGaps {
     /// Counts an answer; logs the first one.
     pub fn note(&self, replica: ReplicaId, gap: UsageGap) {
-        let mut gaps = self.lock();
+        let mut gaps = lock(&self.0);
         let count = gaps.entry((replica, gap)).or_default();
         *count += 1;
         if *count == 1 {
@@ -49,16 +51,12 @@ impl UsageGaps {
     /// A sentence for each replica and gap.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let gaps = self.lock();
+        let gaps = lock(&self.0);
         let notices = gaps.iter().map(|((replica, gap), count)| {
             let advice = gap.advice();
             format!("replica {replica}: {count} {advice}")
         });
         notices.collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ReplicaId, UsageGap), u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

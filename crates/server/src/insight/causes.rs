@@ -12,11 +12,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use headstart_insight::Cause;
 use headstart_insight::text::{Evidence, NeighbourLimits, Neighbours, Sketch, Sketcher};
+
+use crate::lock::lock;
 
 /// Time for causes that a second brings when hardly anything is asked: 1 % of a core.
 const EARNED: f64 = 0.01;
@@ -174,10 +176,6 @@ impl Causes {
         causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.lost_words));
         CauseSums { looked_at: told.looked_at, lost_words: told.lost_words, causes }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[inline(never)]

@@ -28,14 +28,8 @@ impl NameHasher {
     /// A number that stands for models.
     pub(super) fn models(&self, models: &[String]) -> u64 {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        for model in models {
-            // The length in front keeps `ab`, `c` apart from `a`, `bc`.
-            hasher.update(&(model.len() as u64).to_le_bytes());
-            hasher.update(model.as_bytes());
-        }
-        let hash = hasher.finalize();
-        let first = hash.as_bytes().first_chunk();
-        u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
+        models.iter().for_each(|model| add(&mut hasher, model));
+        number(&hasher)
     }
 
     /// Returns the tag that stands for a tenant: 12 hex digits that do not reveal its salt.
@@ -53,12 +47,20 @@ fn numbered(secret: &[u8; 32], namespace: Namespace<'_>) -> u64 {
         let text = field.unwrap_or_default();
         // An empty salt is a salt. Without this byte it would share a number with no salt.
         hasher.update(&[u8::from(field.is_some())]);
-        hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
+        add(&mut hasher, text);
     }
+    number(&hasher)
+}
+
+fn add(hasher: &mut blake3::Hasher, text: &str) {
+    // The length in front keeps `ab`, `c` apart from `a`, `bc`.
+    hasher.update(&(text.len() as u64).to_le_bytes());
+    hasher.update(text.as_bytes());
+}
+
+fn number(hasher: &blake3::Hasher) -> u64 {
     let hash = hasher.finalize();
-    let first = hash.as_bytes().first_chunk();
-    u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 #[cfg(test)]

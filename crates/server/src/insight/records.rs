@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_core::{ReplicaId, RouteKey};
+use headstart_index_sync::clock::unix_seconds;
 use headstart_insight::loss::{FirstEviction, HotPrefixes, Outlook, WaterfallTally};
 use headstart_insight::{BucketTokens, Waterfall};
 use headstart_router::Candidate;
+
+use super::AnswerFacts;
 
 /// Requests that are remembered one by one: minutes of a busy gateway, some megabytes.
 const RECORDS: usize = 4_096;
@@ -24,7 +27,7 @@ const CANDIDATES: usize = 8;
 const PREFIXES: usize = 100;
 
 /// One request that was answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestRecord {
     /// The answer's id, such as `chatcmpl-…`.
     pub id: String,
@@ -58,8 +61,25 @@ pub struct RequestRecord {
     pub evicted: Option<FirstEviction>,
 }
 
+impl RequestRecord {
+    /// Of a request that `replica` answered, as far as its answer tells.
+    pub(super) fn of(replica: ReplicaId, answered: &AnswerFacts<'_>) -> Self {
+        // Engines may leave the id out of an answer. The client's own id still finds the request.
+        let id = answered.id.or(answered.request_id).unwrap_or_default();
+        Self {
+            id: id.to_owned(),
+            request_id: answered.request_id.map(str::to_owned),
+            at_unix_s: unix_seconds(),
+            model: answered.model.to_owned(),
+            replica: replica.0,
+            ttft_s: answered.ttft_s,
+            ..Self::default()
+        }
+    }
+}
+
 /// One replica at a decision.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct CandidateRecord {
     /// The replica.
     pub replica: u32,
@@ -133,7 +153,7 @@ impl Default for InsightSums {
 }
 
 impl RequestHistory {
-    /// Adds a request that begins with the block `prefix`.
+    /// Adds a request that begins with the block `prefix`, where that is known.
     pub(super) fn add(&mut self, record: RequestRecord, prefix: Option<RouteKey>) {
         let sums = &mut self.sums;
         if let Some(split) = &record.split {
@@ -151,22 +171,6 @@ impl RequestHistory {
             let (predicted, cached) = (f64::from(predicted), f64::from(cached));
             sums.outlook.cached_tokens.add(predicted, cached);
         }
-        self.remember(record);
-    }
-
-    /// Adds a request whose cached tokens were not predicted.
-    pub(super) fn add_unpredicted(&mut self, record: RequestRecord) {
-        if let Some(split) = &record.split {
-            self.sums.total.add(split);
-            self.sums.models.add(&record.model[..], split);
-            let tenant = record.tenant.as_deref();
-            self.sums.tenants.add(tenant.unwrap_or_default(), split);
-        }
-        self.remember(record);
-    }
-
-    fn remember(&mut self, record: RequestRecord) {
-        let sums = &mut self.sums;
         if let (Some(predicted), Some(ttft_s)) = (record.predicted_ttft_s, record.ttft_s) {
             sums.outlook.ttft_s.add(predicted, ttft_s);
         }

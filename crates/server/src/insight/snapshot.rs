@@ -21,12 +21,8 @@ pub struct InsightGauges {
 pub struct InsightSnapshot {
     /// Prompt tokens by bucket.
     pub waterfalls: Waterfalls,
-    /// Predicted less actual cached tokens.
-    pub cached_tokens: ErrorSummary,
-    /// Predicted less actual time to the first token, seconds.
-    pub ttft_s: ErrorSummary,
-    /// Memory use of the attributor.
-    pub memory: Memory,
+    /// Prediction errors and memory use.
+    pub gauges: InsightGauges,
 }
 
 /// Waterfalls by key.
@@ -56,7 +52,7 @@ pub struct PrefixRow {
 }
 
 /// Errors of a prediction, in its unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ErrorSummary {
     /// Predictions.
     pub count: u64,
@@ -96,9 +92,7 @@ impl InsightSnapshot {
                 models: rows(&sums.models),
                 prefixes: sums.prefixes.rows().into_iter().map(prefix).collect(),
             },
-            cached_tokens: ErrorSummary::of(&sums.outlook.cached_tokens),
-            ttft_s: ErrorSummary::of(&sums.outlook.ttft_s),
-            memory,
+            gauges: InsightGauges::of(&sums.outlook, memory),
         }
     }
 }

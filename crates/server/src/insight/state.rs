@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::{Nanos, RouteKey};
 use headstart_insight::loss::{ArrivingRequest, Attributor, Pending};
 use headstart_insight::text::Sketch;
 use headstart_insight::{Bucket, BucketTokens, Waterfall};
@@ -150,8 +150,7 @@ impl InsightState {
         // The attributor is done with the names once the prompt is computed, and the ghost takes
         // them without a copy.
         let (names, tokens) = (pending.take_names(), record.prompt_tokens);
-        let replica = ReplicaId(record.replica).0;
-        self.ghosts.record(replica, block_size, names, tokens, now);
+        self.ghosts.record(record.replica, block_size, names, tokens, now);
         if let Some(served) = served {
             let outcome = self.attributor.finish(pending, &served, now);
             self.seconds.add(&outcome.split, record.ttft_s);
@@ -160,16 +159,8 @@ impl InsightState {
             record.certainty = outcome.certainty;
             record.evicted = outcome.evicted;
         }
-        if let Some(sketch) = sketch {
-            let lost = record.split.as_ref().map(again);
-            let namespace = namespace(&record);
-            told.causes.explain(namespace, record.id.clone(), sketch, lost);
-        }
-        self.records.add(record, prefix);
-        // Model names come from clients, so that the list is bounded between two updates.
-        if self.sums.len() > MODELS {
-            self.tell_sums(told.metrics);
-        }
+        let lost = record.split.as_ref().map(again);
+        self.remember(record, prefix, sketch.map(|sketch| (sketch, lost)), told);
     }
 
     /// A request of which only lengths are known.
@@ -192,12 +183,23 @@ impl InsightState {
             record.split = Some(split);
             record.certainty = 1.0;
         }
-        if let Some(sketch) = sketch {
-            let lost = record.split.map(|split| split.get(Bucket::NoTokens));
-            let namespace = namespace(&record);
-            told.causes.explain(namespace, record.id.clone(), sketch, lost);
+        let lost = record.split.map(|split| split.get(Bucket::NoTokens));
+        self.remember(record, None, sketch.map(|sketch| (sketch, lost)), told);
+    }
+
+    /// Keeps a record. Its sketch, with its recomputed tokens where known, goes to the causes.
+    fn remember(
+        &mut self,
+        record: RequestRecord,
+        prefix: Option<RouteKey>,
+        sketch: Option<(Sketch, Option<u32>)>,
+        told: &InsightSinks<'_>,
+    ) {
+        if let Some((sketch, lost)) = sketch {
+            told.causes.explain(namespace(&record), record.id.clone(), sketch, lost);
         }
-        self.records.add_unpredicted(record);
+        self.records.add(record, prefix);
+        // Model names come from clients, so that the list is bounded between two updates.
         if self.sums.len() > MODELS {
             self.tell_sums(told.metrics);
         }

@@ -1,6 +1,6 @@
-use headstart_core::block::{RouteHasher, RouteIdentity};
-use headstart_core::{Rng, Tier};
-use headstart_router::{Candidate, Prompt, ReservationId};
+use headstart_core::block::{Namespace, RouteHasher, RouteIdentity};
+use headstart_core::{Rng, Tier, TokenId};
+use headstart_router::{Candidate, Prompt, PromptKeys, ReservationId};
 
 use super::*;
 use crate::metrics::Metrics;
@@ -9,9 +9,9 @@ const SIZE: u32 = 16;
 
 /// An `Insight` whose batches are so long, and the requests under way.
 struct Bench {
-    insight: Insight,
+    insight: Arc<Insight>,
     metrics: Metrics,
-    under_way: Vec<InsightTicket>,
+    under_way: Vec<Observation>,
 }
 
 impl Bench {
@@ -19,7 +19,7 @@ impl Bench {
         let metrics = Metrics::new();
         let mut insight = Insight::new(5, metrics.with_insight());
         insight.batch_ops = batch_ops;
-        Self { insight, metrics, under_way: Vec::new() }
+        Self { insight: Arc::new(insight), metrics, under_way: Vec::new() }
     }
 
     /// All that can be asked, but for what goes by the wall clock.
@@ -57,20 +57,21 @@ impl Bench {
             candidates: (0..3).map(candidate).collect(),
             reservation: ReservationId(0),
         };
-        let placed = PlacedRequest {
-            decision: &decision,
-            tokens,
-            keys: &keys,
+        let request = RouteRequest {
+            tokens: Some(tokens),
+            keys: Some(&keys),
             namespace,
-            capacity_blocks: (chosen == 1).then_some(50),
+            now,
+            ..RouteRequest::default()
         };
-        self.under_way.push(self.insight.arrive(&placed, now));
+        let capacity_blocks = (chosen == 1).then_some(50);
+        self.under_way.extend(self.insight.arrive(&decision, &request, capacity_blocks));
     }
 
     fn finish(&mut self, at: usize, id: &str, found: Option<usize>, now: Nanos) {
-        let mut ticket = self.under_way.swap_remove(at);
+        let mut observation = self.under_way.swap_remove(at);
         if let Some(found) = found {
-            ticket.serve_somewhere(found);
+            observation.serve_somewhere(found);
         }
         let answered = AnswerFacts {
             id: Some(id),
@@ -78,7 +79,7 @@ impl Bench {
             model: ["m", "n"][id.len() % 2],
             ttft_s: Some(0.125),
         };
-        self.insight.finish(ticket, &answered, None, now);
+        observation.finish(&answered, None, now);
     }
 }
 
@@ -112,15 +113,14 @@ fn batches_come_to_what_one_after_the_other_does() {
             match what {
                 0..6 => bench.arrive(&tokens, salt, chosen, now),
                 6..9 if !bench.under_way.is_empty() => {
-                    bench.insight.computed(&bench.under_way[at], now);
+                    bench.under_way[at].computed(now);
                 }
                 9..13 if !bench.under_way.is_empty() => {
                     let found = (!draw.is_multiple_of(3)).then_some(draw / 7 % (tokens.len() + 1));
                     bench.finish(at, &format!("r{step}"), found, now);
                 }
                 13 if !bench.under_way.is_empty() => {
-                    let ticket = bench.under_way.swap_remove(at);
-                    bench.insight.abandon(&ticket);
+                    drop(bench.under_way.swap_remove(at));
                 }
                 14..18 => {
                     let namespace = Namespace { adapter: None, salt };

@@ -5,7 +5,7 @@ use headstart_engine::importance::{ImportanceReport, PackCounts, PartialLoadTall
 use headstart_selective::PartCounts;
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 
-use super::{MetricFactory, raise};
+use super::{MetricFactory, raise_one, set_one};
 
 /// Places that parts come from, as a tally has them.
 const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
@@ -20,100 +20,54 @@ pub struct ImportanceMetrics {
     layers: IntCounterVec,
     agreement: GaugeVec,
     missed: GaugeVec,
-    checks: CheckMetrics,
-    packs: PackMetrics,
-    parts: PartMetrics,
-}
-
-/// Results of prompts that were recomputed in full as a check.
-struct CheckMetrics {
-    prompts: IntCounterVec,
+    // Results of prompts that were recomputed in full as a check.
+    checks: IntCounterVec,
     divergence: CounterVec,
-    most: GaugeVec,
+    most_divergence: GaugeVec,
     barred: IntGaugeVec,
-}
-
-/// Packs and the units in them.
-struct PackMetrics {
-    readable: IntGaugeVec,
-    units: IntGaugeVec,
-    pending: IntGaugeVec,
-    made: IntCounterVec,
-}
-
-/// Parts kept in memory, and their uses and evictions.
-struct PartMetrics {
-    kept: IntGaugeVec,
-    uses: IntCounterVec,
-    evictions: IntCounterVec,
+    // Packs and the units in them.
+    packs: IntGaugeVec,
+    pack_units: IntGaugeVec,
+    packs_pending: IntGaugeVec,
+    packs_made: IntCounterVec,
+    // Parts kept in memory, and their uses and evictions.
+    parts: IntGaugeVec,
+    part_uses: IntCounterVec,
+    part_evictions: IntCounterVec,
 }
 
 impl ImportanceMetrics {
     pub(super) fn new(make: &MetricFactory) -> Self {
-        let counter = |name, help, label| make.counter(name, help, &["replica", label]);
-        let ratio = |name, help| make.ratio(name, help, &["replica"]);
         Self {
-            prompts: counter(
-                "headstart_importance_prompts_total",
-                "Prompts whose stored prefix was loaded in part (loaded), and those that began so \
-                 and did not end so: a part did not come (failed), parts came too late (late), \
-                 they were cancelled or had to make room for others (left).",
-                "outcome",
-            ),
-            bytes: counter(
-                "headstart_importance_bytes_total",
-                "Bytes of the stored prefixes of such prompts (whole), and of what was used of \
-                 them, wherever it was: the keys that tell what matters (probes), all else (rest).",
-                "what",
-            ),
-            loaded_bytes: counter(
-                "headstart_importance_loaded_bytes_total",
-                "Bytes used of partly loaded prefixes, by source: device or host memory, disk, or \
-                 a load that another prompt started (shared).",
-                "source",
-            ),
-            tokens: counter(
-                "headstart_importance_tokens_total",
-                "Tokens that were selected, and tokens of the parts that they were taken from, \
-                 read from the disk or kept in memory (read), over all layers.",
-                "what",
-            ),
-            amplification: ratio(
-                "headstart_importance_read_amplification",
-                "Tokens of the parts that were used, whether these were read from the disk or kept \
-                 in memory, for each token that was selected, since the start. Below 1 where whole \
-                 chunks bring the same attention with fewer tokens.",
-            ),
-            layers: counter(
-                "headstart_importance_layers_total",
-                "Layers of such prompts: all, and those of which everything was loaded because \
-                 the heads that were asked did not agree (full).",
-                "what",
-            ),
-            agreement: ratio(
-                "headstart_importance_agreement",
-                "Mean over layers of how far the heads that were asked agree, 0 to 1, since the \
-                 start.",
-            ),
-            missed: ratio(
-                "headstart_importance_missed",
-                "By which share less attention what was kept gets than what was selected, where \
-                 whole chunks were kept instead (their other tokens counted; 0 where it is no \
-                 less): the mean over the heads that were asked and layers, since the start.",
-            ),
-            checks: CheckMetrics::new(make),
-            packs: PackMetrics::new(make),
-            parts: PartMetrics::new(make),
+            prompts: make.counter("headstart_importance_prompts_total"),
+            bytes: make.counter("headstart_importance_bytes_total"),
+            loaded_bytes: make.counter("headstart_importance_loaded_bytes_total"),
+            tokens: make.counter("headstart_importance_tokens_total"),
+            amplification: make.ratio("headstart_importance_read_amplification"),
+            layers: make.counter("headstart_importance_layers_total"),
+            agreement: make.ratio("headstart_importance_agreement"),
+            missed: make.ratio("headstart_importance_missed"),
+            checks: make.counter("headstart_importance_checks_total"),
+            divergence: make.float_counter("headstart_importance_check_kl_nats_total"),
+            most_divergence: make.ratio("headstart_importance_check_kl_nats_max"),
+            barred: make.gauge("headstart_importance_barred_prefixes"),
+            packs: make.gauge("headstart_importance_packs"),
+            pack_units: make.gauge("headstart_importance_pack_units"),
+            packs_pending: make.gauge("headstart_importance_packs_pending"),
+            packs_made: make.counter("headstart_importance_packs_total"),
+            parts: make.gauge("headstart_importance_parts"),
+            part_uses: make.counter("headstart_importance_part_uses_total"),
+            part_evictions: make.counter("headstart_importance_part_evictions_total"),
         }
     }
 
     /// Brings a replica's metrics up to date.
     pub fn set(&self, replica: &str, report: &ImportanceReport) {
         self.set_tally(replica, &report.tally);
-        self.checks.set(replica, report);
-        self.packs.set(replica, &report.packs);
-        self.parts.set([replica, "probes"], &report.probes);
-        self.parts.set([replica, "rest"], &report.rest);
+        self.set_checks(replica, report);
+        self.set_packs(replica, &report.packs);
+        self.set_parts([replica, "probes"], &report.probes);
+        self.set_parts([replica, "rest"], &report.rest);
     }
 
     fn set_tally(&self, replica: &str, tally: &PartialLoadTally) {
@@ -130,143 +84,51 @@ impl ImportanceMetrics {
             (&self.layers, "all", tally.layers),
             (&self.layers, "full", tally.full_layers),
         ] {
-            raise(&counter.with_label_values(&[replica, label]), count);
+            raise_one(counter, &[replica, label], count);
         }
         for (source, bytes) in SOURCES.iter().zip(tally.bytes) {
-            raise(&self.loaded_bytes.with_label_values(&[replica, source]), bytes);
+            raise_one(&self.loaded_bytes, &[replica, source], bytes);
         }
-        // Neither says anything before there was a layer.
+        // None says anything before there was a layer.
         if tally.layers > 0 {
-            let agreement = tally.agreement / tally.layers as f64;
-            let gauge = self.amplification.with_label_values(&[replica]);
-            gauge.set(tally.read_amplification());
-            self.agreement.with_label_values(&[replica]).set(agreement);
-            let missed = tally.missed / tally.layers as f64;
-            self.missed.with_label_values(&[replica]).set(missed);
-        }
-    }
-}
-
-impl CheckMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        Self {
-            prompts: make.counter(
-                "headstart_importance_checks_total",
-                "Prompts recomputed in full for comparison (compared), those with the same most \
-                 likely first token (agreed), and those that barred a prefix (barred).",
-                &["replica", "outcome"],
-            ),
-            divergence: make.float_counter(
-                "headstart_importance_check_kl_nats_total",
-                "Sum of the divergences of first tokens' distributions from those of the full \
-                 computation, where finite.",
-                &["replica"],
-            ),
-            most: make.ratio(
-                "headstart_importance_check_kl_nats_max",
-                "The largest such divergence since the start.",
-                &["replica"],
-            ),
-            barred: make.gauge(
-                "headstart_importance_barred_prefixes",
-                "Prefixes that are loaded in full now, because a comparison was too far off; the \
-                 oldest are forgotten.",
-                &["replica"],
-            ),
+            let layers = tally.layers as f64;
+            let set = |gauge: &GaugeVec, value| gauge.with_label_values(&[replica]).set(value);
+            set(&self.amplification, tally.read_amplification());
+            set(&self.agreement, tally.agreement / layers);
+            set(&self.missed, tally.missed / layers);
         }
     }
 
-    fn set(&self, replica: &str, report: &ImportanceReport) {
+    fn set_checks(&self, replica: &str, report: &ImportanceReport) {
         let guard = &report.guard;
-        for (outcome, count) in [
-            ("compared", guard.compared),
-            ("agreed", guard.agreed),
-            ("barred", report.barred.prefixes),
-        ] {
-            raise(&self.prompts.with_label_values(&[replica, outcome]), count);
-        }
+        raise_one(&self.checks, &[replica, "compared"], guard.compared);
+        raise_one(&self.checks, &[replica, "agreed"], guard.agreed);
+        raise_one(&self.checks, &[replica, "barred"], report.barred.prefixes);
         let sum = self.divergence.with_label_values(&[replica]);
         // A counter takes no negative step.
         sum.inc_by((guard.kl_sum - sum.get()).max(0.0));
-        let most = self.most.with_label_values(&[replica]);
-        most.set(f64::from(guard.kl_max));
-        let barred = self.barred.with_label_values(&[replica]);
-        barred.set(guard.barred as i64);
-    }
-}
-
-impl PackMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        let gauge = |name, help| make.gauge(name, help, &["replica"]);
-        Self {
-            readable: gauge(
-                "headstart_importance_packs",
-                "Packs that can be read, one of a layer each.",
-            ),
-            units: gauge(
-                "headstart_importance_pack_units",
-                "Units that packs serve, over all layers.",
-            ),
-            pending: gauge(
-                "headstart_importance_packs_pending",
-                "Packs that are being made, or wait for it.",
-            ),
-            made: make.counter(
-                "headstart_importance_packs_total",
-                "Packs that were made, and those that could not be (failed).",
-                &["replica", "outcome"],
-            ),
-        }
+        self.most_divergence.with_label_values(&[replica]).set(f64::from(guard.kl_max));
+        set_one(&self.barred, &[replica], guard.barred as i64);
     }
 
-    fn set(&self, replica: &str, counts: &PackCounts) {
+    fn set_packs(&self, replica: &str, counts: &PackCounts) {
         let &PackCounts { packs, units, pending, made, failed } = counts;
-        for (gauge, count) in
-            [(&self.readable, packs), (&self.units, units), (&self.pending, pending)]
-        {
-            gauge.with_label_values(&[replica]).set(count as i64);
-        }
-        for (outcome, count) in [("made", made), ("failed", failed)] {
-            raise(&self.made.with_label_values(&[replica, outcome]), count);
-        }
-    }
-}
-
-impl PartMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        Self {
-            kept: make.gauge(
-                "headstart_importance_parts",
-                "Parts of stored units that stay in memory (kept), and how many may (capacity): \
-                 keys that tell what matters (probes), and all else (rest).",
-                &["replica", "part", "tier", "what"],
-            ),
-            uses: make.counter(
-                "headstart_importance_part_uses_total",
-                "Uses of parts by where they were, the disk if they had not stayed.",
-                &["replica", "part", "source"],
-            ),
-            evictions: make.counter(
-                "headstart_importance_part_evictions_total",
-                "Parts that had to go from memory, down or out.",
-                &["replica", "part", "tier"],
-            ),
-        }
+        set_one(&self.packs, &[replica], packs as i64);
+        set_one(&self.pack_units, &[replica], units as i64);
+        set_one(&self.packs_pending, &[replica], pending as i64);
+        raise_one(&self.packs_made, &[replica, "made"], made);
+        raise_one(&self.packs_made, &[replica, "failed"], failed);
     }
 
-    fn set(&self, [replica, part]: [&str; 2], counts: &PartCounts) {
+    fn set_parts(&self, [replica, part]: [&str; 2], counts: &PartCounts) {
         for level in &counts.levels {
             let tier = level.tier.name();
-            for (what, count) in [("kept", level.parts), ("capacity", level.capacity)] {
-                let gauge = self.kept.with_label_values(&[replica, part, tier, what]);
-                gauge.set(count as i64);
-            }
-            for (counter, count) in [(&self.uses, level.hits), (&self.evictions, level.evictions)] {
-                raise(&counter.with_label_values(&[replica, part, tier]), count);
-            }
+            set_one(&self.parts, &[replica, part, tier, "kept"], level.parts as i64);
+            set_one(&self.parts, &[replica, part, tier, "capacity"], level.capacity as i64);
+            raise_one(&self.part_uses, &[replica, part, tier], level.hits);
+            raise_one(&self.part_evictions, &[replica, part, tier], level.evictions);
         }
-        let misses = self.uses.with_label_values(&[replica, part, "disk"]);
-        raise(&misses, counts.misses);
+        raise_one(&self.part_uses, &[replica, part, "disk"], counts.misses);
     }
 }
 

@@ -4,7 +4,7 @@ use headstart_prompt::prefix_tokens::PrefixTokensStats;
 use headstart_router::IndexStats;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
-use super::{MetricFactory, raise};
+use super::{MetricFactory, raise, raise_one};
 
 /// Seconds; from a look-up in the processor's cache to one behind a stalled machine.
 const MOMENTS: [f64; 13] =
@@ -44,11 +44,7 @@ pub struct IndexMetrics {
     skipped_events: IntCounterVec,
     /// Comparisons of this gateway's prompts with the engine's.
     pub drift_checks: IntCounterVec,
-    sizes: SizeMetrics,
-}
-
-/// Sizes and counts that the index keeps itself.
-struct SizeMetrics {
+    // Sizes of the index, and what it gave up.
     bytes: IntGauge,
     prefix_tokens: IntGauge,
     doubtful: IntGauge,
@@ -61,69 +57,26 @@ struct SizeMetrics {
 
 impl IndexMetrics {
     pub(super) fn new(make: &MetricFactory) -> Self {
-        let by_replica = |name, help| make.counter(name, help, &["replica"]);
         Self {
-            predicted: by_replica(
-                "headstart_predicted_cached_tokens_total",
-                "Cached prompt tokens as the index predicted them, of requests whose engine said \
-                 what it found.",
-            ),
-            realised: by_replica(
-                "headstart_realised_cached_tokens_total",
-                "Cached prompt tokens as the engine found them, of the same requests.",
-            ),
-            error: make.histogram_of(
-                "headstart_cached_tokens_error",
-                "Tokens per request by which the prediction was over or under the engine's figure; \
-                 exact ones count as over by 0.",
-                &["replica", "direction"],
-                &ERRORS,
-            ),
-            lookup: make.plain_histogram(
-                "headstart_index_lookup_seconds",
-                "One look-up in the index: every replica's overlap with a prompt.",
-                &MOMENTS,
-            ),
-            hash: make.plain_histogram(
-                "headstart_prompt_hash_seconds",
-                "Naming one prompt's blocks, for all block sizes in use.",
-                &MOMENTS,
-            ),
-            tokenize: make.plain_histogram(
-                "headstart_prompt_tokenize_seconds",
-                "From a prompt's messages or text to its tokens.",
-                &MOMENTS,
-            ),
-            tokenized: make.counter(
-                "headstart_prompt_bytes_total",
-                "Bytes of rendered prompts whose tokens were known from a prefix (known), or not.",
-                &["outcome"],
-            ),
-            event_lag: make.histogram(
-                "headstart_kv_event_lag_seconds",
-                "From the engine's time stamp of a batch of KV events to its application; includes \
-                 the difference of the two clocks. Implausible stamps are counted apart.",
-                &["replica"],
-            ),
-            implausible_stamps: make.counter(
-                "headstart_kv_event_implausible_stamps_total",
-                "Batches of KV events stamped more than 2 s ahead of this machine's clock (ahead) \
-                 or more than 600 s before it (behind): they are not part of the lag.",
-                &["replica", "direction"],
-            ),
-            skipped_events: make.counter(
-                "headstart_kv_events_skipped_total",
-                "KV events left out, by reason: those of headstart_kv_events_total's outcome \
-                 skipped.",
-                &["replica", "reason"],
-            ),
-            drift_checks: make.counter(
-                "headstart_prompt_drift_checks_total",
-                "Comparisons of this gateway's prompt tokens with the engine's: equal, differs, or \
-                 unavailable where the engine does not tell.",
-                &["model_name", "replica", "outcome"],
-            ),
-            sizes: SizeMetrics::new(make),
+            predicted: make.counter("headstart_predicted_cached_tokens_total"),
+            realised: make.counter("headstart_realised_cached_tokens_total"),
+            error: make.histogram("headstart_cached_tokens_error", &ERRORS),
+            lookup: make.plain_histogram("headstart_index_lookup_seconds", &MOMENTS),
+            hash: make.plain_histogram("headstart_prompt_hash_seconds", &MOMENTS),
+            tokenize: make.plain_histogram("headstart_prompt_tokenize_seconds", &MOMENTS),
+            tokenized: make.counter("headstart_prompt_bytes_total"),
+            event_lag: make.histogram("headstart_kv_event_lag_seconds", &super::SECONDS),
+            implausible_stamps: make.counter("headstart_kv_event_implausible_stamps_total"),
+            skipped_events: make.counter("headstart_kv_events_skipped_total"),
+            drift_checks: make.counter("headstart_prompt_drift_checks_total"),
+            bytes: make.plain_gauge("headstart_index_bytes"),
+            prefix_tokens: make.plain_gauge("headstart_prefix_tokens_bytes"),
+            doubtful: make.plain_gauge("headstart_index_doubtful_entries"),
+            held: make.plain_gauge("headstart_index_held_blocks"),
+            orphans: make.plain_counter("headstart_index_orphans_total"),
+            unknown_removals: make.plain_counter("headstart_index_unknown_removals_total"),
+            malformed: make.plain_counter("headstart_index_malformed_events_total"),
+            evicted: make.plain_counter("headstart_index_evicted_blocks_total"),
         }
     }
 
@@ -163,54 +116,13 @@ impl IndexMetrics {
 
     /// Brings what the cache of tokenized prefixes counts up to date.
     pub fn set_prompt_tokens(&self, stats: &PrefixTokensStats) {
-        let counter = |outcome| self.tokenized.with_label_values(&[outcome]);
-        raise(&counter("known"), stats.hit_bytes);
-        raise(&counter("new"), stats.miss_bytes);
-        self.sizes.prefix_tokens.set(stats.held_bytes as i64);
+        raise_one(&self.tokenized, &["known"], stats.hit_bytes);
+        raise_one(&self.tokenized, &["new"], stats.miss_bytes);
+        self.prefix_tokens.set(stats.held_bytes as i64);
     }
 
     /// Brings what is kept in the index up to date.
     pub fn set_stats(&self, stats: &IndexStats) {
-        self.sizes.set(stats);
-    }
-}
-
-impl SizeMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        Self {
-            bytes: make.plain_gauge("headstart_index_bytes", "Memory of the index, estimated."),
-            prefix_tokens: make.plain_gauge(
-                "headstart_prefix_tokens_bytes",
-                "Memory of the tokens of known prefixes.",
-            ),
-            doubtful: make.plain_gauge(
-                "headstart_index_doubtful_entries",
-                "Entries confirmed before events were lost, and not since.",
-            ),
-            held: make.plain_gauge(
-                "headstart_index_held_blocks",
-                "Blocks that wait for their parent or their tokens.",
-            ),
-            orphans: make.plain_counter(
-                "headstart_index_orphans_total",
-                "Blocks given up while they waited for their parent or their tokens.",
-            ),
-            unknown_removals: make.plain_counter(
-                "headstart_index_unknown_removals_total",
-                "Removals of blocks that were not known to be there.",
-            ),
-            malformed: make.plain_counter(
-                "headstart_index_malformed_events_total",
-                "Stored events whose tokens do not fill their blocks.",
-            ),
-            evicted: make.plain_counter(
-                "headstart_index_evicted_blocks_total",
-                "Blocks forgotten to stay within the index's byte budget.",
-            ),
-        }
-    }
-
-    fn set(&self, stats: &IndexStats) {
         self.bytes.set(stats.bytes as i64);
         self.doubtful.set(stats.doubtful as i64);
         self.held.set(stats.held as i64);

@@ -28,40 +28,12 @@ impl Metrics {
 impl InsightMetrics {
     fn new(make: &MetricFactory) -> Self {
         Self {
-            tokens: make.counter(
-                "headstart_prompt_tokens_total",
-                "Prompt tokens by what became of them: each is in exactly one bucket, the first of \
-                 the waterfall that applies.",
-                &["model_name", "bucket"],
-            ),
-            cached_error: make.ratio(
-                "headstart_cached_tokens_prediction_error",
-                "Predicted less actual cached tokens of a request: mean of all (bias), percentiles \
-                 of the latest absolute errors (p50, p90).",
-                &["statistic"],
-            ),
-            ttft_error: make.ratio(
-                "headstart_ttft_prediction_error_seconds",
-                "Predicted less actual time to the first token: mean of all (bias), percentiles of \
-                 the latest absolute errors (p50, p90).",
-                &["statistic"],
-            ),
-            ghosts: make.ratio(
-                "headstart_ghost_hit_rate",
-                "Cached tokens of all prompt tokens that a replica's cache would have had in the \
-                 last hour at another size, in times its own (1, 1.25, 2, infinite). An estimate \
-                 from prompts, which contain an answer one turn late: compare sizes with one \
-                 another, not with the measured hit rate.",
-                &["replica", "size"],
-            ),
-            blocks: make.plain_counter(
-                "headstart_insight_blocks_total",
-                "Blocks that the memory of what was held has taken in.",
-            ),
-            forgotten: make.plain_counter(
-                "headstart_insight_forgotten_blocks_total",
-                "Of them, those that had to go for others: their tokens may count as never seen.",
-            ),
+            tokens: make.counter("headstart_prompt_tokens_total"),
+            cached_error: make.ratio("headstart_cached_tokens_prediction_error"),
+            ttft_error: make.ratio("headstart_ttft_prediction_error_seconds"),
+            ghosts: make.ratio("headstart_ghost_hit_rate"),
+            blocks: make.plain_counter("headstart_insight_blocks_total"),
+            forgotten: make.plain_counter("headstart_insight_forgotten_blocks_total"),
         }
     }
 

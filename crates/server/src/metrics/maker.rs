@@ -1,34 +1,61 @@
-//! Makes metrics, registers them, and lists them with their help.
-
-use std::sync::Mutex;
+//! Makes metrics from the rows of their table, and registers them.
 
 use prometheus::core::Collector;
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry,
+    Counter, CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use super::SECONDS;
+/// Kind, name, labels and help text of every metric, one a line.
+const TABLE: &str = include_str!("table.txt");
 
 /// Makes metrics and registers them.
 #[derive(Default)]
 pub(super) struct MetricFactory {
     registry: Registry,
-    entries: Mutex<Vec<MetricEntry>>,
 }
 
 /// Name, kind, help text and labels of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricEntry {
     /// Its name.
-    pub name: String,
+    pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
     /// Its help text.
-    pub help: String,
+    pub help: &'static str,
     /// Names of its labels.
-    pub labels: Vec<String>,
+    pub labels: Vec<&'static str>,
+}
+
+impl MetricEntry {
+    /// The entries of the table, by name.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let rows = TABLE.lines().filter(|row| !row.starts_with('#'));
+        rows.map(|row| Self::read(row).expect("a row is KIND NAME{LABEL,…} HELP"))
+    }
+
+    fn read(row: &'static str) -> Option<Self> {
+        let (kind, rest) = row.split_once(' ')?;
+        let (name, rest) = rest.split_once('{')?;
+        let (labels, help) = rest.split_once("} ")?;
+        let labels = labels.split_terminator(',').collect();
+        Some(Self { name, kind, help, labels })
+    }
+
+    fn of(kind: &str, name: &str) -> Self {
+        let found = Self::all().find(|entry| entry.kind == kind && entry.name == name);
+        found.unwrap_or_else(|| panic!("{kind} {name} has no row"))
+    }
+
+    fn options(&self) -> Opts {
+        Opts::new(self.name, self.help)
+    }
+
+    fn histogram_options(&self, buckets: &[f64]) -> HistogramOpts {
+        HistogramOpts::new(self.name, self.help).buckets(buckets.to_vec())
+    }
 }
 
 impl MetricFactory {
@@ -37,93 +64,80 @@ impl MetricFactory {
         self.registry.gather()
     }
 
-    /// All metrics that were made, by name.
-    pub(super) fn entries(&self) -> Vec<MetricEntry> {
-        let mut entries = self.entries.lock().expect("no lock is held in a panic").clone();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        entries
+    pub(super) fn counter(&self, name: &str) -> IntCounterVec {
+        let entry = MetricEntry::of("counter", name);
+        self.register(IntCounterVec::new(entry.options(), &entry.labels))
     }
 
-    pub(super) fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        let metric = IntCounterVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
+    pub(super) fn float_counter(&self, name: &str) -> CounterVec {
+        let entry = MetricEntry::of("counter", name);
+        self.register(CounterVec::new(entry.options(), &entry.labels))
     }
 
-    pub(super) fn float_counter(&self, name: &str, help: &str, labels: &[&str]) -> CounterVec {
-        let metric = CounterVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
+    pub(super) fn gauge(&self, name: &str) -> IntGaugeVec {
+        let entry = MetricEntry::of("gauge", name);
+        self.register(IntGaugeVec::new(entry.options(), &entry.labels))
     }
 
-    pub(super) fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        let metric = IntGaugeVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
+    /// A gauge of fractions. Without labels it is absent until it is set.
+    pub(super) fn ratio(&self, name: &str) -> GaugeVec {
+        let entry = MetricEntry::of("gauge", name);
+        self.register(GaugeVec::new(entry.options(), &entry.labels))
     }
 
-    pub(super) fn ratio(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        let metric = GaugeVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
+    pub(super) fn histogram(&self, name: &str, buckets: &[f64]) -> HistogramVec {
+        let entry = MetricEntry::of("histogram", name);
+        self.register(HistogramVec::new(entry.histogram_options(buckets), &entry.labels))
     }
 
-    pub(super) fn histogram(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        self.histogram_of(name, help, labels, &SECONDS)
+    pub(super) fn plain_counter(&self, name: &str) -> IntCounter {
+        self.register(IntCounter::with_opts(MetricEntry::of("counter", name).options()))
     }
 
-    pub(super) fn histogram_of(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.register(HistogramVec::new(options, labels).expect("the names are valid"))
+    pub(super) fn plain_float_counter(&self, name: &str) -> Counter {
+        self.register(Counter::with_opts(MetricEntry::of("counter", name).options()))
     }
 
-    pub(super) fn plain<M>(&self, metric: prometheus::Result<M>) -> M
-    where
-        M: Collector + Clone + 'static,
-    {
-        self.register(metric.expect("the names are valid"))
+    pub(super) fn plain_gauge(&self, name: &str) -> IntGauge {
+        self.register(IntGauge::with_opts(MetricEntry::of("gauge", name).options()))
     }
 
-    pub(super) fn plain_counter(&self, name: &str, help: &str) -> IntCounter {
-        self.plain(IntCounter::with_opts(Opts::new(name, help)))
+    pub(super) fn plain_histogram(&self, name: &str, buckets: &[f64]) -> Histogram {
+        let options = MetricEntry::of("histogram", name).histogram_options(buckets);
+        self.register(Histogram::with_opts(options))
     }
 
-    pub(super) fn plain_gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.plain(IntGauge::with_opts(Opts::new(name, help)))
-    }
-
-    /// A gauge without labels that is absent until it is set.
-    pub(super) fn maybe_gauge(&self, name: &str, help: &str) -> GaugeVec {
-        self.plain(GaugeVec::new(Opts::new(name, help), &[]))
-    }
-
-    pub(super) fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.plain(Histogram::with_opts(options))
-    }
-
-    fn register<M: Collector + Clone + 'static>(&self, metric: M) -> M {
+    fn register<M: Collector + Clone + 'static>(&self, metric: prometheus::Result<M>) -> M {
+        let metric = metric.expect("the names are valid");
         let registered = self.registry.register(Box::new(metric.clone()));
         registered.expect("the names differ");
-        self.note(&metric);
         metric
     }
+}
 
-    fn note(&self, metric: &impl Collector) {
-        let kind = match metric.collect().first().map(MetricFamily::get_field_type) {
-            Some(MetricType::COUNTER) => "counter",
-            Some(MetricType::HISTOGRAM) => "histogram",
-            _ => "gauge",
-        };
-        let entries = metric.desc().into_iter().map(|desc| MetricEntry {
-            name: desc.fq_name.clone(),
-            kind,
-            help: desc.help.clone(),
-            labels: desc.variable_labels.clone(),
-        });
-        let mut noted = self.entries.lock().expect("no lock is held in a panic");
-        noted.extend(entries);
+#[cfg(test)]
+mod tests {
+    use headstart_insight::prices::PriceTable;
+
+    use super::super::Metrics;
+    use super::*;
+
+    #[test]
+    fn each_row_is_a_metric() {
+        let metrics = Metrics::priced(Some(PriceTable::default()));
+        drop(metrics.with_insight());
+        drop(metrics.with_predictions());
+        metrics.with_shared_index();
+        metrics.with_shadow();
+        for entry in MetricEntry::all() {
+            let again = IntGaugeVec::new(entry.options(), &entry.labels).expect("valid");
+            let registered = metrics.make.registry.register(Box::new(again));
+            assert!(registered.is_err(), "{} is made nowhere", entry.name);
+        }
+    }
+
+    #[test]
+    fn rows_stand_in_the_order_of_their_names() {
+        assert!(MetricEntry::all().is_sorted_by_key(|entry| entry.name));
     }
 }

@@ -2,7 +2,7 @@
 
 use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{MetricFactory, Metrics, raise};
+use super::{MetricFactory, Metrics, raise, raise_one};
 use crate::prediction::PredictorStatus;
 
 /// Seconds; from the built-in encoder's tenth of a millisecond to a queue of half a minute.
@@ -72,24 +72,10 @@ impl Metrics {
 impl PredictionMetrics {
     fn new(make: &MetricFactory) -> Self {
         Self {
-            predictions: make.counter(
-                "headstart_predictions_total",
-                "Chat requests: the model's number came in time (model) or not (late), it said \
-                 nothing (prior) or failed, or the queue was full (dropped).",
-                &["outcome"],
-            ),
-            latency: make.plain_histogram(
-                "headstart_prediction_seconds",
-                "From a request's question to the model's answer; no request waits for it.",
-                &LATENCY,
-            ),
-            probability: make.plain_histogram(
-                "headstart_prediction_probability",
-                "Predicted probability that the conversation continues.",
-                &TENTHS,
-            ),
-            queue: make
-                .plain_gauge("headstart_prediction_queue", "Questions waiting for the predictor."),
+            predictions: make.counter("headstart_predictions_total"),
+            latency: make.plain_histogram("headstart_prediction_seconds", &LATENCY),
+            probability: make.plain_histogram("headstart_prediction_probability", &TENTHS),
+            queue: make.plain_gauge("headstart_prediction_queue"),
             turns: TurnMetrics::new(make),
             predictor: PredictorMetrics::new(make),
         }
@@ -98,9 +84,8 @@ impl PredictionMetrics {
     /// Brings the counts that are kept elsewhere up to date: numbers that reached their request in
     /// time, and those that did not.
     pub fn raise_ends(&self, in_time: u64, late: u64) {
-        let counter = |outcome| self.predictions.with_label_values(&[outcome]);
-        raise(&counter("model"), in_time);
-        raise(&counter("late"), late);
+        raise_one(&self.predictions, &["model"], in_time);
+        raise_one(&self.predictions, &["late"], late);
     }
 
     /// Sets the sizes: questions waiting, turns tracked, turns forgotten so far.
@@ -114,26 +99,11 @@ impl PredictionMetrics {
 impl TurnMetrics {
     fn new(make: &MetricFactory) -> Self {
         Self {
-            outcomes: make.counter(
-                "headstart_turns_total",
-                "Turns whose outcome is known: the conversation continued or ended.",
-                &["outcome"],
-            ),
-            outcomes_lost: make.plain_counter(
-                "headstart_turn_outcomes_lost_total",
-                "Outcomes that the predictor was not told, because its queue was full.",
-            ),
-            gap: make.plain_histogram(
-                "headstart_turn_gap_seconds",
-                "From the end of an answer to the conversation's next request.",
-                &GAPS,
-            ),
-            tracked: make
-                .plain_gauge("headstart_turns_tracked", "Turns whose continuation would be known."),
-            forgotten: make.plain_counter(
-                "headstart_turns_forgotten_total",
-                "Turns that had no room, or made room, before their outcome was known.",
-            ),
+            outcomes: make.counter("headstart_turns_total"),
+            outcomes_lost: make.plain_counter("headstart_turn_outcomes_lost_total"),
+            gap: make.plain_histogram("headstart_turn_gap_seconds", &GAPS),
+            tracked: make.plain_gauge("headstart_turns_tracked"),
+            forgotten: make.plain_counter("headstart_turns_forgotten_total"),
         }
     }
 }
@@ -141,42 +111,14 @@ impl TurnMetrics {
 impl PredictorMetrics {
     fn new(make: &MetricFactory) -> Self {
         Self {
-            busy: make.plain(Counter::new(
-                "headstart_predictor_busy_seconds_total",
-                "Seconds in which the predictor's thread worked.",
-            )),
-            panics: make.plain_counter(
-                "headstart_predictor_panics_total",
-                "Calls of the predictor that panicked.",
-            ),
-            fallback: make.plain_gauge(
-                "headstart_predictor_fallback",
-                "1 while the turn-count prior replaces the model.",
-            ),
-            calibration_error: make.maybe_gauge(
-                "headstart_predictor_calibration_error",
-                "Expected calibration error of the model on live outcomes, 0 to 1; absent until \
-                 enough of them are known.",
-            ),
-            excess_log_loss: make.maybe_gauge(
-                "headstart_predictor_excess_log_loss",
-                "Mean log-loss of the model less that of the turn-count prior; absent until enough \
-                 outcomes are known.",
-            ),
-            model: make.gauge(
-                "headstart_predictor_model_info",
-                "1 for the model in use.",
-                &["fingerprint"],
-            ),
-            model_files: make.counter(
-                "headstart_predictor_model_files_total",
-                "New model files while running: loaded or refused.",
-                &["outcome"],
-            ),
-            log_records: make.plain_counter(
-                "headstart_prediction_log_records_total",
-                "Records written to the opt-in log.",
-            ),
+            busy: make.plain_float_counter("headstart_predictor_busy_seconds_total"),
+            panics: make.plain_counter("headstart_predictor_panics_total"),
+            fallback: make.plain_gauge("headstart_predictor_fallback"),
+            calibration_error: make.ratio("headstart_predictor_calibration_error"),
+            excess_log_loss: make.ratio("headstart_predictor_excess_log_loss"),
+            model: make.gauge("headstart_predictor_model_info"),
+            model_files: make.counter("headstart_predictor_model_files_total"),
+            log_records: make.plain_counter("headstart_prediction_log_records_total"),
         }
     }
 
@@ -191,9 +133,8 @@ impl PredictorMetrics {
         if let Some(fingerprint) = &status.model {
             self.model.with_label_values(&[fingerprint]).set(1);
         }
-        for (outcome, count) in [("loaded", status.swaps), ("refused", status.refused)] {
-            raise(&self.model_files.with_label_values(&[outcome]), count);
-        }
+        raise_one(&self.model_files, &["loaded"], status.swaps);
+        raise_one(&self.model_files, &["refused"], status.refused);
         raise(&self.log_records, status.log_records);
     }
 }

@@ -15,17 +15,8 @@ pub struct PromptMetrics {
 impl PromptMetrics {
     pub(super) fn new(make: &MetricFactory) -> Self {
         Self {
-            without_tokens: make.counter(
-                "headstart_prompts_without_tokens_total",
-                "Prompts whose exact tokens were not known, by reason: they were routed by the \
-                 text of their requests.",
-                &["model_name", "reason"],
-            ),
-            rendered: make.counter(
-                "headstart_prompts_rendered_by_engine_total",
-                "Prompts whose tokens the gateway could not make, by reason, and an engine did.",
-                &["model_name", "reason"],
-            ),
+            without_tokens: make.counter("headstart_prompts_without_tokens_total"),
+            rendered: make.counter("headstart_prompts_rendered_by_engine_total"),
         }
     }
 

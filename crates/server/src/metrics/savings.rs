@@ -5,7 +5,7 @@ use headstart_core::{EngineModel, Tier};
 use headstart_insight::prices::PriceTable;
 use prometheus::{CounterVec, IntCounterVec};
 
-use super::{BY_REPLICA, MetricFactory};
+use super::MetricFactory;
 
 /// Tiers that tokens come from.
 const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
@@ -73,43 +73,17 @@ pub struct SavingsMetrics {
 impl SavingsMetrics {
     pub(super) fn new(make: &MetricFactory) -> Self {
         Self {
-            by_source: make.counter(
-                "headstart_prompt_tokens_by_source_total",
-                "Prompt tokens by where they came from: a tier (device, host, disk, remote), an \
-                 upstream's own cache (upstream), or computed.",
-                &["model_name", "replica", "source"],
-            ),
-            created: make.counter(
-                "headstart_prompt_tokens_stored_total",
-                "Prompt tokens that an upstream says it stored in its cache \
-                 (created_cache_tokens, cache_creation_input_tokens).",
-                &["model_name", "replica"],
-            ),
-            engine_cached: make.counter(
-                "headstart_upstream_cached_tokens_total",
-                "Cached prompt tokens by where the upstream found them, by its own counter \
-                 (vllm:prompt_tokens_cached_by_source_total): device, host, disk, p2p or \
-                 external_unspecified.",
-                &["replica", "source"],
-            ),
-            prefill_s: make.float_counter(
-                "headstart_saved_prefill_seconds_total",
-                "Seconds that computing the prompt tokens that were found would have added to the \
-                 replica's steps, as it has learned from its own. Waiting for loads is not \
-                 subtracted; only replicas with lower tiers learn.",
-                BY_REPLICA,
-            ),
+            by_source: make.counter("headstart_prompt_tokens_by_source_total"),
+            created: make.counter("headstart_prompt_tokens_stored_total"),
+            engine_cached: make.counter("headstart_upstream_cached_tokens_total"),
+            prefill_s: make.float_counter("headstart_saved_prefill_seconds_total"),
             money: None,
         }
     }
 
     /// From now on what is found is worth money.
     pub(super) fn set_prices(&mut self, make: &MetricFactory, prices: PriceTable) {
-        let counter = make.float_counter(
-            "headstart_saved_money_total",
-            "What finding prompt tokens saved, by --price-table: cache miss less cache hit.",
-            &["model_name", "source", "currency"],
-        );
+        let counter = make.float_counter("headstart_saved_money_total");
         self.money = Some((prices, counter));
     }
 

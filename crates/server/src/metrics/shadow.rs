@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntCounterVec};
 
-use super::{MetricFactory, Metrics, raise};
+use super::{MetricFactory, Metrics, raise, raise_one};
 use crate::shadow::ShadowReport;
 
 /// Prompt tokens, simulated hits and dropped requests of shadow mode.
@@ -22,24 +22,10 @@ impl Metrics {
 
 impl ShadowMetrics {
     fn new(make: &MetricFactory) -> Self {
-        let by_arm = &["strategy", "blocks"];
         Self {
-            prompt_tokens: make.counter(
-                "headstart_shadow_prompt_tokens_total",
-                "Prompt tokens played, by strategy and blocks per replica; strategy `upstream` is \
-                 what the engine itself reported on.",
-                by_arm,
-            ),
-            cached_tokens: make.counter(
-                "headstart_shadow_cached_tokens_total",
-                "Those of them that would have been found cached.",
-                by_arm,
-            ),
-            left_out: make.plain_counter(
-                "headstart_shadow_left_out_total",
-                "Requests that were not played: the queue was full, or their prompt is not known \
-                 as tokens.",
-            ),
+            prompt_tokens: make.counter("headstart_shadow_prompt_tokens_total"),
+            cached_tokens: make.counter("headstart_shadow_cached_tokens_total"),
+            left_out: make.plain_counter("headstart_shadow_left_out_total"),
         }
     }
 
@@ -50,10 +36,8 @@ impl ShadowMetrics {
         let upstream = ("upstream", String::new(), report.upstream);
         for (strategy, blocks, found) in arms.chain([upstream]) {
             let labels = [strategy, &blocks];
-            let prompt = self.prompt_tokens.with_label_values(&labels);
-            raise(&prompt, found.prompt_tokens);
-            let cached = self.cached_tokens.with_label_values(&labels);
-            raise(&cached, found.cached_tokens);
+            raise_one(&self.prompt_tokens, &labels, found.prompt_tokens);
+            raise_one(&self.cached_tokens, &labels, found.cached_tokens);
         }
         raise(&self.left_out, report.left_out);
     }

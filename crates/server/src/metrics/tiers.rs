@@ -11,7 +11,7 @@ use headstart_core::transfer::{
 use headstart_core::{BlockHash, BlockMover, Tier};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
-use super::{MetricFactory, raise};
+use super::{MetricFactory, raise_one, set_one};
 
 /// Seconds; from a unit in host memory to an object store that is nearly given up.
 const LOADS: [f64; 15] =
@@ -77,95 +77,31 @@ pub struct TierMetrics {
 
 impl TierMetrics {
     pub(super) fn new(make: &MetricFactory) -> Self {
-        let counter = |name, help| make.counter(name, help, &["tier"]);
         Self {
-            load_seconds: make.histogram_of(
-                "headstart_tier_load_seconds",
-                "Time from the request for a unit of 64 tokens until it is loaded and verified; \
-                 units requested together wait for those before them.",
-                &["tier"],
-                &LOADS,
-            ),
-            up: make.gauge(
-                "headstart_tier_up",
-                "1 while a tier can be read (reads), and while it can be written (writes).",
-                &["tier", "what"],
-            ),
-            records: make.gauge(
-                "headstart_tier_records",
-                "Records that can be read from a tier.",
-                &["tier"],
-            ),
-            bytes: make.gauge(
-                "headstart_tier_bytes",
-                "Bytes of a tier's records (records), and of its files, which count for its budget \
-                 (files).",
-                &["tier", "what"],
-            ),
-            moved_bytes: make.counter(
-                "headstart_tier_bytes_total",
-                "Bytes of records read, stored, and moved to free segments; and all bytes written.",
-                &["tier", "what"],
-            ),
-            amplification: make.ratio(
-                "headstart_tier_write_amplification",
-                "Bytes written per byte stored, since the start.",
-                &["tier"],
-            ),
-            commands: make.counter(
-                "headstart_tier_commands_total",
-                "Records that a tier stored or loaded, and what it failed to do.",
-                &["tier", "outcome"],
-            ),
-            parts: make.counter(
-                "headstart_tier_parts_total",
-                "Parts of records that were read alone, to load by importance: of units, and of \
-                 packs.",
-                &["tier", "content"],
-            ),
-            retries: counter(
-                "headstart_tier_retries_total",
-                "Attempts at requests after the first one.",
-            ),
-            cleaned: counter(
-                "headstart_tier_cleaned_segments_total",
-                "Segments that were emptied to make room.",
-            ),
-            quarantined: counter(
-                "headstart_tier_quarantined_records_total",
-                "Damaged records: they are set aside and recomputed.",
-            ),
-            lost: make.counter(
-                "headstart_tier_lost_records_total",
-                "Records lost: expired, corrupt, evicted, or offline (which may come back).",
-                &["tier", "reason"],
-            ),
+            load_seconds: make.histogram("headstart_tier_load_seconds", &LOADS),
+            up: make.gauge("headstart_tier_up"),
+            records: make.gauge("headstart_tier_records"),
+            bytes: make.gauge("headstart_tier_bytes"),
+            moved_bytes: make.counter("headstart_tier_bytes_total"),
+            amplification: make.ratio("headstart_tier_write_amplification"),
+            commands: make.counter("headstart_tier_commands_total"),
+            parts: make.counter("headstart_tier_parts_total"),
+            retries: make.counter("headstart_tier_retries_total"),
+            cleaned: make.counter("headstart_tier_cleaned_segments_total"),
+            quarantined: make.counter("headstart_tier_quarantined_records_total"),
+            lost: make.counter("headstart_tier_lost_records_total"),
         }
     }
 
     /// Brings all up to date.
     pub fn set(&self, report: &TierReport) {
         let tier = report.tier.name();
-        for (what, is_up) in [("reads", report.reads), ("writes", report.writes)] {
-            let gauge = self.up.with_label_values(&[tier, what]);
-            gauge.set(i64::from(is_up));
-        }
-        let records = self.records.with_label_values(&[tier]);
-        records.set(report.records as i64);
+        set_one(&self.up, &[tier, "reads"], i64::from(report.reads));
+        set_one(&self.up, &[tier, "writes"], i64::from(report.writes));
+        set_one(&self.records, &[tier], report.records as i64);
         for (what, bytes) in [("records", report.record_bytes), ("files", report.file_bytes)] {
             if let Some(bytes) = bytes {
-                let gauge = self.bytes.with_label_values(&[tier, what]);
-                gauge.set(bytes as i64);
-            }
-        }
-        for (what, bytes) in [
-            ("read", Some(report.read_bytes)),
-            ("stored", Some(report.stored_bytes)),
-            ("moved", report.moved_bytes),
-            ("written", Some(report.written_bytes)),
-        ] {
-            if let Some(bytes) = bytes {
-                raise(&self.moved_bytes.with_label_values(&[tier, what]), bytes);
+                set_one(&self.bytes, &[tier, what], bytes as i64);
             }
         }
         // Before anything is stored, the ratio says nothing.
@@ -173,10 +109,18 @@ impl TierMetrics {
             let ratio = report.written_bytes as f64 / report.stored_bytes as f64;
             self.amplification.with_label_values(&[tier]).set(ratio);
         }
-        for (outcome, count) in
-            [("stored", report.stored), ("loaded", report.loaded), ("failed", report.failed)]
-        {
-            raise(&self.commands.with_label_values(&[tier, outcome]), count);
+        for (counter, label, count) in [
+            (&self.moved_bytes, "read", Some(report.read_bytes)),
+            (&self.moved_bytes, "stored", Some(report.stored_bytes)),
+            (&self.moved_bytes, "moved", report.moved_bytes),
+            (&self.moved_bytes, "written", Some(report.written_bytes)),
+            (&self.commands, "stored", Some(report.stored)),
+            (&self.commands, "loaded", Some(report.loaded)),
+            (&self.commands, "failed", Some(report.failed)),
+        ] {
+            if let Some(count) = count {
+                raise_one(counter, &[tier, label], count);
+            }
         }
         for (counter, count) in [
             (&self.retries, report.retries),
@@ -184,14 +128,13 @@ impl TierMetrics {
             (&self.quarantined, Some(report.quarantined)),
         ] {
             if let Some(count) = count {
-                raise(&counter.with_label_values(&[tier]), count);
+                raise_one(counter, &[tier], count);
             }
         }
-        for &(content, count) in &report.parts {
-            raise(&self.parts.with_label_values(&[tier, content]), count);
-        }
-        for &(reason, count) in &report.lost {
-            raise(&self.lost.with_label_values(&[tier, reason]), count);
+        for (counter, counts) in [(&self.parts, &report.parts), (&self.lost, &report.lost)] {
+            for &(label, count) in counts {
+                raise_one(counter, &[tier, label], count);
+            }
         }
     }
 }

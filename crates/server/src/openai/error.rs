@@ -71,6 +71,11 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)
     }
 
+    /// A failure of this server, which its log explains.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    }
+
     /// The replica died and no other took over.
     pub fn replica_gone(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "replica_gone", message)

@@ -1,5 +1,6 @@
 //! Taking a JSON object apart, field by field: whatever is not taken is refused by name.
 
+use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::ApiError;
@@ -143,16 +144,10 @@ pub(crate) fn no_json(error: &str) -> ApiError {
 }
 
 fn bad(message: String) -> ApiError {
-    ApiError { code: "invalid_json", ..ApiError::invalid("body", message) }.without_param()
+    ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message)
 }
 
 /// Equal, where 0 and 0.0 are.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || (a.is_number() && a.as_f64() == b.as_f64())
-}
-
-impl ApiError {
-    fn without_param(self) -> Self {
-        Self { param: None, ..self }
-    }
 }

@@ -122,7 +122,6 @@ impl ChatRequest {
         generation.turn = conversation.turn();
         fields.ignore(HINTS);
         service_tier(&mut fields)?;
-        let no_functions: &[Value] = &[json!([])];
         fields.refuse_rest(&[
             ("n", &[json!(1)]),
             ("presence_penalty", &[json!(0)]),
@@ -133,7 +132,7 @@ impl ChatRequest {
             ("top_logprobs", &[json!(0)]),
             ("logit_bias", &[json!({})]),
             ("response_format", &[json!({"type": "text"})]),
-            ("functions", no_functions),
+            ("functions", &[json!([])]),
             ("function_call", &[json!("auto"), json!("none")]),
             ("modalities", &[json!(["text"])]),
             ("add_generation_prompt", &[json!(true)]),
@@ -173,35 +172,33 @@ impl CompletionRequest {
 fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiError> {
     let mut generation = sampling(fields)?;
     generation.stream_usage = stream_options(fields.take("stream_options"), generation.stream)?;
-    let mut max_tokens = fields.integer("max_tokens", TOKENS)?;
+    let mut max_tokens = tokens(fields, "max_tokens")?;
     if limit_name != "max_tokens" {
         // `max_completion_tokens` replaces `max_tokens` in OpenAI's API, so it wins.
-        max_tokens = fields.integer(limit_name, TOKENS)?.or(max_tokens);
+        max_tokens = tokens(fields, limit_name)?.or(max_tokens);
     }
     generation.stop = stop(fields.take("stop"), "stop", STOPS)?;
     let ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(false);
-    if let Some(min_tokens) = fields.integer("min_tokens", TOKENS)? {
+    if let Some(min_tokens) = tokens(fields, "min_tokens")? {
         let may_end_early = !ignore_eos || !generation.stop.is_empty();
         check_min_tokens(min_tokens, max_tokens, may_end_early)?;
     }
     generation.ignore_eos = ignore_eos;
-    generation.max_tokens = max_tokens.map(|number| number as usize);
+    generation.max_tokens = max_tokens;
     generation.session = session(fields, None)?;
     Ok(generation)
 }
 
 /// Limits of a number of tokens.
-pub(crate) const TOKENS: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
+const TOKENS: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
 
 /// The fields that all APIs have under the same names.
 ///
 /// # Errors
 /// When the model is missing or a value is out of its range.
 pub(crate) fn sampling(fields: &mut Fields) -> Result<Generation, ApiError> {
-    let model = fields.string("model")?;
-    let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
     Ok(Generation {
-        model,
+        model: model(fields)?,
         stream: fields.boolean("stream")?.unwrap_or(false),
         temperature: fields.number("temperature", 0.0..=2.0)?.map(|number| number as f32),
         top_p: fields.number("top_p", 0.0..=1.0)?.map(|number| number as f32),
@@ -268,6 +265,27 @@ fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     }
 }
 
+/// Tools of another API, whose entries have `form`. `function` makes the function of an entry. It
+/// returns `Some(None)` for a tool that is left out, and `None` for an entry of another form.
+pub(crate) fn function_tools(
+    value: Option<Value>,
+    form: &str,
+    function: impl Fn(Value) -> Option<Option<Map<String, Value>>>,
+) -> Result<Option<Value>, ApiError> {
+    let wrong = || ApiError::invalid("tools", format!("`tools` must be an array of {form}"));
+    let tools = match value {
+        None => return Ok(None),
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Err(wrong()),
+    };
+    let mut list = Vec::new();
+    for tool in tools {
+        let function = function(tool).ok_or_else(wrong)?;
+        list.extend(function.map(|one| json!({"type": "function", "function": one})));
+    }
+    Ok((!list.is_empty()).then(|| list.into()))
+}
+
 /// Takes a tool's hint where to cache, which is no part of the prompt.
 fn drop_hints(tool: &mut Value) {
     let places = ["", "/function"];
@@ -281,16 +299,21 @@ fn drop_hints(tool: &mut Value) {
 /// Further variables of the chat template. As in vLLM, `reasoning_effort` also turns thinking on or
 /// off, unless `chat_template_kwargs` does.
 fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = match fields.take("chat_template_kwargs") {
-        None => Map::new(),
-        Some(Value::Object(variables)) => variables,
-        Some(_) => {
-            let message = "`chat_template_kwargs` must be an object";
-            return Err(ApiError::invalid("chat_template_kwargs", message));
-        }
-    };
+    let mut variables = template_variables(fields)?;
     set_reasoning_effort(&mut variables, fields.string("reasoning_effort")?);
     Ok(variables)
+}
+
+/// Takes the variables of the chat template that a request sets by itself.
+pub(crate) fn template_variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
+    match fields.take("chat_template_kwargs") {
+        None => Ok(Map::new()),
+        Some(Value::Object(variables)) => Ok(variables),
+        Some(_) => {
+            let message = "`chat_template_kwargs` must be an object";
+            Err(ApiError::invalid("chat_template_kwargs", message))
+        }
+    }
 }
 
 /// Tells the chat template how much to think.
@@ -316,11 +339,21 @@ pub(crate) fn service_tier(fields: &mut Fields) -> Result<(), ApiError> {
     }
 }
 
+/// Takes the model's name.
+pub(crate) fn model(fields: &mut Fields) -> Result<String, ApiError> {
+    fields.string("model")?.ok_or_else(|| missing("model", "GET /v1/models lists the names"))
+}
+
+/// Takes a number of tokens.
+pub(crate) fn tokens(fields: &mut Fields, name: &str) -> Result<Option<usize>, ApiError> {
+    Ok(fields.integer(name, TOKENS)?.map(|number| number as usize))
+}
+
 /// vLLM's extension, as far as it holds by itself: an answer that nothing but its limit can end
 /// is as long as that.
 fn check_min_tokens(
-    min_tokens: i64,
-    max_tokens: Option<i64>,
+    min_tokens: usize,
+    max_tokens: Option<usize>,
     may_end_early: bool,
 ) -> Result<(), ApiError> {
     match max_tokens {

@@ -6,8 +6,8 @@
 //! anybody who does not hold it; names never leave the process.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 
+use headstart_index_sync::random_key;
 use serde_json::Value;
 
 use super::Reads;
@@ -55,13 +55,7 @@ pub(super) struct Namer([u8; 32]);
 impl Namer {
     /// With a random key.
     pub(super) fn random() -> Self {
-        let mut key = [0; 32];
-        for (index, chunk) in key.chunks_exact_mut(8).enumerate() {
-            // The standard library seeds each of these from the system's randomness.
-            let word = RandomState::new().hash_one(index);
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        Self(key)
+        Self(random_key())
     }
 
     /// Derives the name of `before` followed by `parts`; other parts give other names.

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,14 @@ use serde_json::Value;
 use super::chat::{Chat, Namer, PrefixKey, Scope};
 use super::queue::{PendingQuestion, PredictionQueue, QueueLimits};
 use super::ticket::PredictionTicket;
-use super::tracker::{Tracker, TrackerLimits};
-use super::worker::PredictionWorker;
+use super::tracker::{Sighting, Tracker, TrackerLimits};
+use super::worker;
 use super::{
     ConversationPredictor, PredictionConfig, PredictorStatus, TurnId, TurnOutcome, TurnQuestion,
 };
+use crate::lock::lock;
 use crate::metrics::PredictionMetrics;
+use crate::replica::EmbeddedReplica;
 
 /// Turns that are remembered, so that their continuation is known: a busy quarter of an hour (70
 /// requests a second), some 10 MB.
@@ -67,10 +69,9 @@ impl Predictions {
             late: AtomicU64::new(0),
             thread: Mutex::default(),
         });
-        let worker = PredictionWorker::new(predictions.clone());
-        let thread =
-            std::thread::Builder::new().name("predictor".to_owned()).spawn(move || worker.run())?;
-        *predictions.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        let desk = predictions.clone();
+        let thread = std::thread::Builder::new().name("predictor".to_owned());
+        *lock(&predictions.thread) = Some(thread.spawn(move || worker::run(&desk))?);
         Ok(predictions)
     }
 
@@ -86,22 +87,22 @@ impl Predictions {
     pub(crate) fn forecast(self: &Arc<Self>, chat: Chat, arrival: Nanos) -> Forecast {
         let Chat { keys, turn, said } = chat;
         // The tracker is released before the outcomes are queued.
-        let (sighting, outcomes) = {
-            let mut tracker = self.tracker();
-            let sighting = tracker.observe(&keys, turn, arrival);
-            (sighting, tracker.take_outcomes())
-        };
+        let mut tracker = self.tracker();
+        let sighting = tracker.observe(&keys, turn, arrival);
+        let outcomes = tracker.take_outcomes();
+        drop(tracker);
         self.note(outcomes);
         if let Some(gap) = sighting.gap {
             self.metrics.turns.gap.observe(gap.as_secs_f64());
         }
         let ticket = Arc::<PredictionTicket>::default();
+        let Sighting { id, conversation, gap, is_repeat } = sighting;
         let forecast = Forecast {
             predictions: self.clone(),
             ticket: ticket.clone(),
             key: keys.last().copied().unwrap_or_default(),
-            id: sighting.id,
-            conversation: sighting.conversation,
+            id,
+            conversation,
             prior: self.guarded(|| self.predictor.prior(turn)),
             is_answered: false,
         };
@@ -110,16 +111,8 @@ impl Predictions {
             self.count("prior");
             return forecast;
         }
-        let question = TurnQuestion {
-            id: sighting.id,
-            conversation: sighting.conversation,
-            is_repeat: sighting.is_repeat,
-            turn,
-            gap: sighting.gap,
-            said,
-        };
-        let at = self.clock.now();
-        let asked = PendingQuestion { question, ticket, at };
+        let question = TurnQuestion { id, conversation, is_repeat, turn, gap, said };
+        let asked = PendingQuestion { question, ticket, at: self.clock.now() };
         if !self.queue.ask(asked) {
             self.count("dropped");
         }
@@ -179,19 +172,18 @@ impl Predictions {
     /// Returns the state of the predictor; the default if it panics.
     #[must_use]
     pub fn status(&self) -> PredictorStatus {
-        let status = self.guarded(|| self.predictor.status());
-        status.unwrap_or_default()
+        self.guarded(|| self.predictor.status()).unwrap_or_default()
     }
 
-    /// Brings the gauges up to date. `annotated` and `late` are what the replicas counted.
-    pub(crate) fn refresh_metrics(&self, annotated: u64, late: u64) {
-        let (tracked, forgotten) = {
-            let tracker = self.tracker();
-            (tracker.len(), tracker.forgotten())
-        };
-        let late = late + self.late.load(Relaxed);
-        self.metrics.raise_ends(annotated, late);
-        let waiting = self.queue.questions();
+    /// Brings the gauges up to date, by what the replicas counted and by what was counted here.
+    pub(crate) fn refresh_metrics(&self, replicas: &[EmbeddedReplica]) {
+        let in_time = replicas.iter().map(|replica| replica.annotations().in_time).sum();
+        let late: u64 = replicas.iter().map(|replica| replica.annotations().late).sum();
+        self.metrics.raise_ends(in_time, late + self.late.load(Relaxed));
+        let tracker = self.tracker();
+        let (tracked, forgotten) = (tracker.len(), tracker.forgotten());
+        drop(tracker);
+        let waiting = self.queue.lock().questions;
         self.metrics.set_sizes(waiting, tracked, forgotten);
         self.metrics.predictor.set_status(&self.status());
     }
@@ -199,8 +191,7 @@ impl Predictions {
     /// Lets the thread finish what waits, within a limit.
     pub(crate) fn stop(&self) {
         self.queue.close();
-        let thread = self.thread.lock();
-        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         let until = Instant::now() + STOP_PATIENCE;
         if let Some(thread) = thread {
             // `join` has no time limit.
@@ -211,7 +202,7 @@ impl Predictions {
     }
 
     fn tracker(&self) -> MutexGuard<'_, Tracker> {
-        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tracker)
     }
 }
 

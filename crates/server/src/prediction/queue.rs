@@ -12,6 +12,7 @@ use headstart_core::Nanos;
 
 use super::ticket::PredictionTicket;
 use super::{TurnOutcome, TurnQuestion};
+use crate::lock::lock;
 
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +62,10 @@ pub(super) struct PredictionQueue {
 }
 
 #[derive(Default)]
-struct QueueState {
+pub(super) struct QueueState {
     jobs: VecDeque<PredictionJob>,
-    questions: usize,
+    /// Questions waiting.
+    pub(super) questions: usize,
     bytes: usize,
     is_closed: bool,
 }
@@ -139,13 +141,8 @@ impl PredictionQueue {
         self.changed.notify_one();
     }
 
-    /// Questions waiting.
-    pub(super) fn questions(&self) -> usize {
-        self.lock().questions
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.state)
     }
 }
 
@@ -188,7 +185,7 @@ mod tests {
         assert!(!queue.ask(asked(5, "")), "too many questions");
         assert_eq!(queue.tell(vec![outcome(1), outcome(2), outcome(3)]), 1);
         assert_eq!(queue.tell(vec![outcome(4)]), 1);
-        assert_eq!(queue.questions(), 3);
+        assert_eq!(queue.lock().questions, 3);
         queue.take(Duration::ZERO);
         assert!(queue.ask(asked(6, "1234567890")), "there is room again");
         queue.close();

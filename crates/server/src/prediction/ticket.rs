@@ -1,9 +1,11 @@
 //! State shared by a request and the question about it. The request's place, its end and the
 //! model's answer meet under one lock, so that the number is sent at most once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use headstart_core::{Probability, SeqId};
+
+use crate::lock::lock;
 
 /// One request's part of a question.
 #[derive(Debug, Default)]
@@ -67,6 +69,6 @@ impl PredictionTicket {
     }
 
     fn state(&self) -> MutexGuard<'_, TicketState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

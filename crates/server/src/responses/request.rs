@@ -11,7 +11,8 @@ use super::store::{KEPT, MAX_RESPONSES};
 use crate::conversation::{TemplateInput, text_message};
 use crate::openai::fields::Fields;
 use crate::openai::request::{
-    TOKENS, check_tool_choice, missing, sampling, service_tier, session, set_reasoning_effort,
+    check_tool_choice, function_tools, missing, sampling, service_tier, session,
+    set_reasoning_effort, tokens,
 };
 use crate::openai::{ApiError, Generation};
 
@@ -53,8 +54,7 @@ impl ResponsesRequest {
         // Read first: the calls below take the fields out.
         let echo = echo(&fields);
         let mut generation = sampling(&mut fields)?;
-        let max_tokens = fields.integer("max_output_tokens", TOKENS)?;
-        generation.max_tokens = max_tokens.map(|number| number as usize);
+        generation.max_tokens = tokens(&mut fields, "max_output_tokens")?;
         generation.session = session(&mut fields, None)?;
         let instructions = fields.string("instructions")?;
         let mut history = Vec::new();
@@ -160,24 +160,13 @@ fn echo(fields: &Fields) -> Map<String, Value> {
 /// tools that OpenAI's own servers run (such as `web_search`), so it calls none of them.
 fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     check_tool_choice(fields)?;
-    let wrong = || {
-        let error = "`tools` must be an array of {\"type\": …, \"name\": …}";
-        ApiError::invalid("tools", error)
-    };
-    let tools = match fields.take("tools") {
-        None => return Ok(None),
-        Some(Value::Array(tools)) => tools,
-        Some(_) => return Err(wrong()),
-    };
-    let mut list = Vec::new();
-    for tool in tools {
+    function_tools(fields.take("tools"), "{\"type\": …, \"name\": …}", |tool| {
         let Value::Object(mut function) = tool else {
-            return Err(wrong());
+            return None;
         };
-        let kind = function.shift_remove("type");
-        match kind.as_ref().and_then(Value::as_str) {
-            Some("function") => {}
-            Some("custom") => {
+        match function.shift_remove("type")?.as_str()? {
+            "function" => {}
+            "custom" => {
                 function.shift_remove("format");
                 let parameters = json!({
                     "type": "object", "properties": {"input": {"type": "string"}},
@@ -185,15 +174,10 @@ fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
                 });
                 function.insert("parameters".to_owned(), parameters);
             }
-            Some(_) => continue,
-            None => return Err(wrong()),
+            _ => return Some(None),
         }
-        if !function.get("name").is_some_and(Value::is_string) {
-            return Err(wrong());
-        }
-        list.push(json!({"type": "function", "function": function}));
-    }
-    Ok((!list.is_empty()).then(|| list.into()))
+        function.get("name")?.is_string().then_some(Some(function))
+    })
 }
 
 /// Further variables of the template: how much to think. A summary of the thinking is never made.

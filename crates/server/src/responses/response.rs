@@ -55,7 +55,7 @@ pub struct ResponseProgress {
 }
 
 /// The state of a response and of its message.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum ResponseStatus {
     InProgress,
     Completed,
@@ -156,10 +156,8 @@ impl ResponseShape {
     }
 
     fn response(&self, status: ResponseStatus, output: Value, usage: Option<Usage>) -> Value {
-        let incomplete = match status {
-            ResponseStatus::Incomplete => json!({"reason": "max_output_tokens"}),
-            _ => Value::Null,
-        };
+        let is_incomplete = status == ResponseStatus::Incomplete;
+        let incomplete = is_incomplete.then(|| json!({"reason": "max_output_tokens"}));
         let mut response = json!({
             "id": self.id, "object": "response", "created_at": self.created,
             "model": self.model, "status": status.name(), "error": null,

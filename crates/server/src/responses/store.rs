@@ -4,11 +4,13 @@
 //! Invariant: `order` names each kept response once, and `bytes` is the sum of their sizes.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use headstart_core::Nanos;
 use serde_json::Value;
+
+use crate::lock::lock;
 
 /// Lifetime of a stored response: longer than a user takes for one turn.
 pub const KEPT: Duration = Duration::from_secs(3600);
@@ -58,7 +60,7 @@ impl ResponseStore {
         if bytes > MAX_BYTES {
             return;
         }
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.drop_old(now);
         kept.remove(&id);
         kept.bytes += bytes;
@@ -75,20 +77,16 @@ impl ResponseStore {
     /// A response that is still kept.
     #[must_use]
     pub fn get(&self, id: &str, now: Nanos) -> Option<Arc<StoredResponse>> {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.drop_old(now);
         kept.by_id.get(id).map(|entry| entry.stored.clone())
     }
 
     /// Forgets a response. Says whether it was kept.
     pub fn remove(&self, id: &str, now: Nanos) -> bool {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.drop_old(now);
         kept.remove(id)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, ResponseTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +152,7 @@ mod tests {
         assert_eq!(store.get("a", at(3609)).as_deref(), Some(&stored(1)));
         assert_eq!(store.get("b", at(11)), None);
         assert_eq!(store.get("a", at(3610)), None);
-        assert_eq!(store.lock().bytes, 0);
+        assert_eq!(lock(&store.0).bytes, 0);
     }
 
     #[test]
@@ -165,7 +163,7 @@ mod tests {
         assert!(store.remove("a", at(1)));
         assert!(!store.remove("a", at(1)));
         assert!(store.get("b", at(1)).is_some());
-        assert_eq!(store.lock().order, ["b"]);
+        assert_eq!(lock(&store.0).order, ["b"]);
     }
 
     #[test]
@@ -177,7 +175,7 @@ mod tests {
         assert_eq!(store.get("0", at(0)), None);
         assert!(store.get("1", at(0)).is_some());
         store.put("large".to_owned(), stored(MAX_BYTES - 1000), at(0));
-        let kept = store.lock();
+        let kept = lock(&store.0);
         assert!(kept.bytes <= MAX_BYTES && kept.by_id.contains_key("large"));
         assert_eq!(kept.by_id.len(), kept.order.len());
         drop(kept);

@@ -198,12 +198,8 @@ fn wanted(gateway: &HttpGateway, replica: ReplicaId, health: Health) -> Option<u
 
 /// Asks every upstream once, so that the server starts knowing who is there.
 pub(super) async fn look_at_all(gateway: &Arc<HttpGateway>) {
-    if let Fleet::Upstreams(upstreams) = &gateway.fleet {
-        let replicas = (0..upstreams.len() as u32).map(ReplicaId);
-        let firsts = replicas.filter(|&id| upstream::first_of_engine(upstreams, id) == id);
-        let looks = firsts.map(|replica| look(gateway, replica));
-        futures::future::join_all(looks).await;
-    }
+    let looks = gateway.fleet.engines().map(|(replica, _)| look(gateway, replica));
+    futures::future::join_all(looks).await;
 }
 
 /// Asks the engine of `replica`; the answer is that of all its ranks.

@@ -4,17 +4,8 @@ use std::sync::Arc;
 
 use headstart_index_sync::saved::{Folder, Keeper, KnownReplicas, Saving, drawn_secret};
 
-use crate::config::ServeConfig;
 use crate::gateway::HttpGateway;
 use crate::serve_error::ServeError;
-
-/// The folder that the index is to be kept in.
-pub(super) fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
-    let Some(path) = &config.state_dir else {
-        return Ok(None);
-    };
-    Ok(Some(Folder::open(path)?))
-}
 
 /// Returns the secret for the index's keys: the given one, the saved one or a random one. It
 /// prevents clients from crafting colliding texts, and readers of a dump from identifying prompts.

@@ -6,7 +6,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::gateway::{Fleet, HttpGateway};
+use crate::gateway::HttpGateway;
 use crate::upstream::IDLE_CONNECTIONS;
 
 /// Open files besides connections: standard streams, the runtime's, listeners, saved files, and
@@ -45,10 +45,7 @@ pub(super) fn raise() -> Option<u64> {
 /// Returns the most connections at once of a gateway that may have `open_files` open files.
 pub(super) fn connections(gateway: &HttpGateway, open_files: Option<u64>) -> usize {
     let wanted = gateway.limits.connections;
-    let replicas = match &gateway.fleet {
-        Fleet::Embedded(embedded) => embedded.replicas.len(),
-        Fleet::Upstreams(upstreams) => upstreams.len(),
-    };
+    let replicas = gateway.fleet.replicas().count() + gateway.fleet.upstreams().len();
     let allowed = allowed(replicas as u64, open_files);
     if allowed < wanted.unwrap_or(CONNECTIONS_FEW) {
         tracing::warn!(

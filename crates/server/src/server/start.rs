@@ -10,7 +10,7 @@ use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{BoundedExecutor, Engine, EngineConfig};
 use headstart_index_sync::clock::{Clock, unix_seconds};
-use headstart_index_sync::saved::{Keeper, Saving};
+use headstart_index_sync::saved::{Folder, Keeper, Saving};
 use headstart_index_sync::shared::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
 };
@@ -21,7 +21,7 @@ use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
 use super::Watcher;
 use super::follow::{self, ReplicaStream};
-use super::kept_index::{index_secret, keep, state_folder};
+use super::kept_index::{index_secret, keep};
 use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::gateway::{EmbeddedReplicas, Fleet, GatewayParts, HttpGateway};
@@ -52,7 +52,7 @@ pub(super) struct ServerAssembly {
 pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, ServeError> {
     let clock = Clock::start();
     let mut observers = Observers::start(&config, clock)?;
-    let folder = state_folder(&config)?;
+    let folder = config.state_dir.as_deref().map(Folder::open).transpose()?;
     // Replicas start before the gateway exists. Their hooks find it here once it does.
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -83,9 +83,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let router = RouterConfig { model, profile: config.profile.clone(), seed: config.seed };
     let mut router = Router::with_index(router, timed);
     add_replicas(&mut router, &streams, engine_model, clock);
-    let gateway = Arc::new(HttpGateway::new(GatewayParts {
+    let parts = GatewayParts {
         fleet,
-        router,
         shared_index,
         profile: config.profile,
         has_cost_model: engine_model.is_some(),
@@ -95,24 +94,20 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         observers,
         normalizers: config.normalizers,
         edge: config.edge,
-        labels: config.labels,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
-    }));
+    };
+    let gateway = Arc::new(HttpGateway::new(parts, router, &config.labels));
     let _ = later.set(Arc::downgrade(&gateway)); // Set once, here.
     // The restore of a saved index asks which engines are up, and for which models.
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
     // After the restore: a stream must know that it continues restored contents.
     let mut watchers = follow::all(&gateway, &streams);
-    watchers.push(dashboard(&gateway));
+    let dashboard = crate::dashboard::run(Arc::downgrade(&gateway));
+    watchers.push(Watcher::Task(tokio::spawn(dashboard)));
     let endpoints = streams.into_iter().filter_map(|stream| stream.events);
     Ok(ServerAssembly { gateway, watchers, event_endpoints: endpoints.collect(), saving })
-}
-
-/// Tells those who look at the dashboard.
-fn dashboard(gateway: &Arc<HttpGateway>) -> Watcher {
-    Watcher::Task(tokio::spawn(crate::dashboard::run(Arc::downgrade(gateway))))
 }
 
 fn add_replicas(
@@ -218,9 +213,9 @@ fn predictions(
     let later = around.later.clone();
     let tell = move |replica: usize, seq: SeqId, p: Probability| {
         let gateway = later.get().and_then(Weak::upgrade);
-        gateway.is_some_and(|gateway| match &gateway.fleet {
-            Fleet::Embedded(embedded) => embedded.replicas[replica].annotate(seq, p),
-            Fleet::Upstreams(_) => false,
+        gateway.is_some_and(|gateway| {
+            let embedded = gateway.fleet.embedded();
+            embedded.is_some_and(|embedded| embedded.replicas[replica].annotate(seq, p))
         })
     };
     let metrics = around.metrics.with_predictions();
@@ -297,7 +292,6 @@ fn hooks(
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();
-    let importance = tiers.as_ref().and_then(|tiers| tiers.importance.clone());
     let emulated = config.emulated.as_deref().copied();
     let emulated = emulated.map(|engine_model| (engine_model, config.prompt.stable_words()));
     Hooks {
@@ -313,25 +307,25 @@ fn hooks(
                     Engine::with_executor(model.clone(), &name, engine, policy, executor)
                 }
             };
-            match &tiers {
-                None => built,
-                Some(tiers) => match (tiers.make)(replica.0, waker) {
-                    Ok((tiers, mover)) => {
-                        let timed = TimedMover::new(mover, tier_metrics.clone());
-                        let built = built.with_tiers(tiers, Box::new(timed));
-                        match &importance {
-                            Some(importance) => {
-                                built.with_importance(ImportanceConfig::clone(importance))
-                            }
-                            None => built,
+            let Some(tiers) = &tiers else {
+                return built;
+            };
+            match (tiers.make)(replica.0, waker) {
+                Ok((lower, mover)) => {
+                    let timed = TimedMover::new(mover, tier_metrics.clone());
+                    let built = built.with_tiers(lower, Box::new(timed));
+                    match &tiers.importance {
+                        Some(importance) => {
+                            built.with_importance(ImportanceConfig::clone(importance))
                         }
+                        None => built,
                     }
-                    // It works without them.
-                    Err(problem) => {
-                        tracing::warn!(replica = replica.0, problem, "no lower tiers");
-                        built
-                    }
-                },
+                }
+                // It works without them.
+                Err(problem) => {
+                    tracing::warn!(replica = replica.0, problem, "no lower tiers");
+                    built
+                }
             }
         }),
         publish: Box::new(move |events| {

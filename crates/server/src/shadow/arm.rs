@@ -27,6 +27,12 @@ pub(super) struct ShadowPrompt {
     pub(super) session: Option<Arc<str>>,
 }
 
+impl ShadowPrompt {
+    pub(super) fn namespace(&self) -> Namespace<'_> {
+        Namespace { adapter: None, salt: self.salt.as_deref() }
+    }
+}
+
 /// One fleet.
 pub(super) struct ShadowArm {
     strategy: String,
@@ -75,7 +81,7 @@ impl ShadowArm {
     pub(super) fn arrive(&mut self, prompt: &ShadowPrompt, now: Nanos) {
         let placed = self.router.route(&RouteRequest {
             tokens: Some(&prompt.tokens),
-            namespace: namespace(prompt),
+            namespace: prompt.namespace(),
             session: prompt.session.as_deref(),
             now,
             ..RouteRequest::default()
@@ -174,10 +180,6 @@ impl ShadowArm {
         self.router.check();
         self.caches.iter().for_each(PrefixCache::check);
     }
-}
-
-fn namespace(prompt: &ShadowPrompt) -> Namespace<'_> {
-    Namespace { adapter: None, salt: prompt.salt.as_deref() }
 }
 
 /// A `Stored` for each unbroken run of blocks that were stored, of those from the `first` on.

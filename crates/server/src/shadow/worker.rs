@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use headstart_core::block::Namespace;
 use headstart_core::stats::HitCount;
-use headstart_core::{BlockHash, Nanos, RouteHasher, RouteIdentity, TokenId};
+use headstart_core::{BlockHash, Nanos, RouteHasher, RouteIdentity};
 
 use super::arm::{ShadowArm, ShadowPrompt};
 use super::{HOUR_S, QUEUE, ShadowHits, ShadowState};
@@ -20,11 +19,9 @@ const RUNNING_BYTES_MAX: usize = 256 << 20;
 
 /// Event of a request.
 pub(super) enum Message {
+    /// A prompt whose blocks have no names yet.
     Arrived {
-        id: u64,
-        tokens: Arc<[TokenId]>,
-        salt: Option<Arc<str>>,
-        session: Option<Arc<str>>,
+        prompt: ShadowPrompt,
         now: Nanos,
     },
     Began {
@@ -44,9 +41,9 @@ impl Message {
     /// Of its prompt; other messages are as small as their place in the queue.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Arrived { tokens, salt, session, .. } => {
-                let names = [salt, session].into_iter().flatten();
-                size_of_val(&tokens[..]) + names.map(|name| name.len()).sum::<usize>()
+            Self::Arrived { prompt, .. } => {
+                let names = [&prompt.salt, &prompt.session].into_iter().flatten();
+                size_of_val(&prompt.tokens[..]) + names.map(|name| name.len()).sum::<usize>()
             }
             _ => 0,
         }
@@ -106,15 +103,13 @@ impl ShadowStage {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Arrived { id, tokens, salt, session, now } => {
+            Message::Arrived { mut prompt, now } => {
                 // Threads read the clock before they queue, so a message may be older than the one
                 // before it.
                 self.now = now.max(self.now);
-                let namespace = Namespace { adapter: None, salt: salt.as_deref() };
-                let keys = self.hasher.chain(namespace, &tokens);
-                let chain = keys.iter().map(|key| BlockHash::from_u64(key.0)).collect();
-                let played = ShadowPrompt { id, tokens, chain, salt, session };
-                self.arrive(&played);
+                let keys = self.hasher.chain(prompt.namespace(), &prompt.tokens);
+                prompt.chain = keys.iter().map(|key| BlockHash::from_u64(key.0)).collect();
+                self.arrive(&prompt);
             }
             Message::Began { id, now } => {
                 self.now = now.max(self.now);
@@ -167,9 +162,14 @@ impl ShadowStage {
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::{Rng, TokenId};
+
     use super::*;
     use crate::shadow::{ShadowConfig, arms};
-    use headstart_core::Rng;
+
+    fn prompt(id: u64, tokens: &[TokenId]) -> ShadowPrompt {
+        ShadowPrompt { id, tokens: tokens.into(), chain: Arc::default(), salt: None, session: None }
+    }
 
     /// Conversations of four prompts each, each the front of the next, in turns.
     fn conversations(config: &ShadowConfig, mut each: impl FnMut(&mut ShadowStage)) -> ShadowStage {
@@ -181,13 +181,7 @@ mod tests {
             for text in &mut texts {
                 text.extend((0..100).map(|_| rng.below(1000) as TokenId));
                 let now = Nanos(id * 1_000_000_000);
-                stage.take(Message::Arrived {
-                    id,
-                    tokens: text.clone().into(),
-                    salt: None,
-                    session: None,
-                    now,
-                });
+                stage.take(Message::Arrived { prompt: prompt(id, text), now });
                 stage.take(Message::Began { id, now });
                 stage.take(Message::Ended { id });
                 each(&mut stage);
@@ -223,13 +217,7 @@ mod tests {
         let mut stage = ShadowStage::new(arms(&config), 16);
         for id in 0..RUNNING_MAX as u64 + 50 {
             let tokens: Vec<TokenId> = (0..40).map(|at| (id * 40 + at) as TokenId).collect();
-            stage.take(Message::Arrived {
-                id,
-                tokens: tokens.into(),
-                salt: None,
-                session: None,
-                now: Nanos(id),
-            });
+            stage.take(Message::Arrived { prompt: prompt(id, &tokens), now: Nanos(id) });
         }
         assert_eq!(stage.running.len(), RUNNING_MAX);
         stage.arms.iter().for_each(ShadowArm::check);

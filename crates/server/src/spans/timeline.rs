@@ -1,6 +1,6 @@
 //! When what happened to one request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headstart_core::{Nanos, ReplicaId};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,6 +10,7 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 
 use super::Spans;
+use crate::lock::lock;
 
 /// Something that happened to a request, at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +114,8 @@ impl RequestTimeline {
 }
 
 impl OpenTimeline {
-    fn noted(&self) -> std::sync::MutexGuard<'_, TimelineNotes> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn noted(&self) -> MutexGuard<'_, TimelineNotes> {
+        lock(&self.noted)
     }
 }
 

@@ -12,17 +12,17 @@
 //! notifies the requests that wait for this engine.
 
 use std::error::Error;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::Method;
-use http_body_util::{BodyExt, Limited};
 
 use super::{
     HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_AGE, MODELS_BYTES, ServedModel, Upstream, UpstreamError,
 };
+use crate::lock::lock;
 
 impl Upstream {
     /// Whether it is alive; [`Self::trouble`] says why not. Asks for its models the first time
@@ -69,14 +69,12 @@ impl Upstream {
     /// Why it last was no good; empty when it always was.
     #[must_use]
     pub fn trouble(&self) -> String {
-        let trouble = self.engine.trouble.lock();
-        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.engine.trouble).clone()
     }
 
     /// Takes note of why it is no good.
     pub fn note_trouble(&self, cause: String) {
-        let trouble = self.engine.trouble.lock();
-        *trouble.unwrap_or_else(PoisonError::into_inner) = cause;
+        *lock(&self.engine.trouble) = cause;
     }
 
     /// Says whether it is taken for dead, to those who wait in [`Self::died`].
@@ -130,21 +128,14 @@ impl Upstream {
 
     /// Its list of models, if it answers with one.
     async fn listed_models(&self) -> Option<Vec<ServedModel>> {
-        let request = self.request(Method::GET, "/v1/models", Bytes::new());
-        let response = self.send(request, HEALTH_TIMEOUT).await.ok()?;
-        if !response.status().is_success() {
-            return None;
-        }
-        let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
-        let body = tokio::time::timeout(HEALTH_TIMEOUT, body).await.ok()?.ok()?;
-        let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let body = self.get("/v1/models", HEALTH_TIMEOUT, MODELS_BYTES).await?;
+        let json: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let listed = json["data"].as_array()?;
         Some(listed.iter().filter_map(ServedModel::of).collect())
     }
 
     fn models_read(&self) -> MutexGuard<'_, Option<Instant>> {
-        let at = &self.engine.models_read;
-        at.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.engine.models_read)
     }
 }
 

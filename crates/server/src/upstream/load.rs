@@ -12,11 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use headstart_core::Nanos;
 use headstart_router::ReportedLoad;
-use http::Method;
-use http_body_util::{BodyExt, Limited};
 
 use super::{METRICS_BYTES, METRICS_TIMEOUT, Upstream};
 use crate::metrics::load as names;
@@ -54,14 +51,7 @@ enum Gauge {
 impl Upstream {
     /// Asks the engine for its load; none where it does not say.
     pub async fn load(&self) -> Option<EngineLoad> {
-        let request = self.request(Method::GET, "/metrics", Bytes::new());
-        let response = self.send(request, METRICS_TIMEOUT).await.ok()?;
-        if !response.status().is_success() {
-            return None;
-        }
-        let body = Limited::new(response.into_body(), METRICS_BYTES).collect();
-        let body = tokio::time::timeout(METRICS_TIMEOUT, body).await.ok()?;
-        let page = body.ok()?.to_bytes();
+        let page = self.get("/metrics", METRICS_TIMEOUT, METRICS_BYTES).await?;
         let load = EngineLoad::parse(&String::from_utf8_lossy(&page));
         (!load.ranks.is_empty()).then_some(load)
     }
@@ -94,11 +84,7 @@ impl EngineLoad {
     /// Prompt tokens that a rank, or all ranks for `None`, found cached since the start, by source.
     /// Empty where the engine does not tell.
     pub fn cached(&self, rank: Option<u32>) -> impl Iterator<Item = (&'static str, u64)> {
-        let gauges = match rank {
-            Some(_) => self.ranks.get(&rank).copied(),
-            None => self.ranks.values().copied().reduce(together),
-        };
-        let cached = gauges.unwrap_or_default().cached;
+        let cached = self.gauges(rank).unwrap_or_default().cached;
         let told = CACHED_SOURCES.into_iter().zip(cached);
         told.filter_map(|(source, tokens)| Some((source, tokens?.max(0.0) as u64)))
     }
@@ -111,11 +97,14 @@ impl EngineLoad {
     /// The load of a rank, or of all together for `None`.
     #[must_use]
     pub fn of(&self, rank: Option<u32>, at: Nanos) -> Option<ReportedLoad> {
-        let gauges = match rank {
-            Some(_) => *self.ranks.get(&rank)?,
-            None => self.ranks.values().copied().reduce(together)?,
-        };
-        Some(report(gauges, at))
+        Some(report(self.gauges(rank)?, at))
+    }
+
+    fn gauges(&self, rank: Option<u32>) -> Option<Gauges> {
+        match rank {
+            Some(_) => self.ranks.get(&rank).copied(),
+            None => self.ranks.values().copied().reduce(together),
+        }
     }
 }
 

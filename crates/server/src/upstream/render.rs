@@ -5,7 +5,6 @@
 //! those that refuse it (403: vLLM 0.32 without `--enable-scale-out`), are asked at `/tokenize`,
 //! which knows fewer fields, and chats and plain prompts alone.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use headstart_core::TokenId;
 use headstart_core::block::Medium;
 use headstart_prompt::{Dialect, VllmVersion};
 use http::{Method, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 
-use super::{HEALTH_TIMEOUT, Upstream};
+use super::{HEALTH_TIMEOUT, Upstream, whole_body};
+use crate::lock::lock;
 
 /// Largest list of token ids that is read: some three million of them.
 const TOKENS_BYTES: usize = 32 << 20;
@@ -89,14 +88,12 @@ impl Upstream {
     /// Returns the engine's way to prepare chat requests, if known.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {
-        let dialect = self.engine.dialect.lock();
-        *dialect.unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.engine.dialect)
     }
 
     /// Forgets what it said of itself: another release may answer next.
     pub(super) fn forget_engine(&self) {
-        let dialect = self.engine.dialect.lock();
-        *dialect.unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.engine.dialect) = None;
         self.engine.has_no_render.store(false, Relaxed);
     }
 
@@ -107,11 +104,10 @@ impl Upstream {
             return;
         };
         let is_known = answer.status().is_success();
-        let body = Limited::new(answer.into_body(), VERSION_BYTES).collect();
-        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
+        let Some(body) = whole_body(answer, HEALTH_TIMEOUT, VERSION_BYTES).await else {
             return;
         };
-        let answer: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         let version = answer["version"].as_str().filter(|_| is_known);
         let dialect = match (self.owner().as_deref(), version.map(VllmVersion::parse)) {
             (Some("sglang"), _) => Dialect::Sglang,
@@ -119,7 +115,7 @@ impl Upstream {
             _ => Dialect::default(),
         };
         tracing::info!(upstream = self.base(), ?version, ?dialect, "the engine's dialect");
-        *(self.engine.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = Some(dialect);
+        *lock(&self.engine.dialect) = Some(dialect);
     }
 
     /// Returns the owner of its first model, from its list; engines write their own name.
@@ -164,16 +160,11 @@ impl Upstream {
         let mut request = self.request(Method::POST, path, body);
         let json = header::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, json);
-        let Ok(answer) = self.send(request, limit).await else {
-            return Err(QuestionFailure::NoAnswer);
-        };
+        let answer = self.send(request, limit).await;
+        let answer = answer.map_err(|_| QuestionFailure::NoAnswer)?;
         let status = answer.status();
         let bytes = if status.is_success() { TOKENS_BYTES } else { REFUSAL_BYTES };
-        let body = Limited::new(answer.into_body(), bytes).collect();
-        let Ok(Ok(body)) = tokio::time::timeout(limit, body).await else {
-            return Err(QuestionFailure::NoAnswer);
-        };
-        let body = body.to_bytes();
+        let body = whole_body(answer, limit, bytes).await.ok_or(QuestionFailure::NoAnswer)?;
         if !status.is_success() {
             return Err(refusal(status, &body));
         }

@@ -6,6 +6,7 @@
 //! other's tokens.
 
 use headstart_core::{SeqId, SessionId, TokenId};
+use headstart_trace::characterize::stack::mix;
 
 /// Bits of a sequence's id that number the request within its conversation.
 const TURN_BITS: u32 = 16;
@@ -45,14 +46,6 @@ pub(crate) fn token(session: SessionId, position: usize) -> TokenId {
     // Mixed twice, so that neighbouring sessions share no tokens at neighbouring positions.
     let mixed = mix(mix(session.0) ^ position as u64);
     (mixed >> 32) as TokenId
-}
-
-/// SplitMix64's finisher: every bit of the result depends on every bit of `value`.
-pub(crate) fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use headstart_cache::{Admit, Effect, Policy, PrefixCache};
+use headstart_cache::{Effect, Policy, PrefixCache};
 use headstart_core::{
     Access, BlockHash, Nanos, ReplicaId, Rng, RouteKey, SessionId, Tier, TokenId, TraceRequest,
 };
@@ -26,6 +26,7 @@ use headstart_insight::{BucketTokens, Waterfall};
 use headstart_trace::characterize::servable_tokens;
 
 use crate::placement::RecentWork;
+use crate::replay::{access_of, fill};
 
 /// Requests in flight: with more, the one that is computed soonest is computed at once.
 pub const FLIGHTS_MAX: usize = 4096;
@@ -218,17 +219,7 @@ impl ExplainedReplay {
             overlaps: &self.overlaps,
         };
         let pending = self.attributor.arrive(&arrival, request.arrival);
-        let access = Access {
-            now: request.arrival,
-            request_type: request.request_type,
-            turn: request.turn,
-            offset: 0,
-            session: request.session,
-            // A policy that looks ahead knows its trace by numbers of 32 bits.
-            request: self.begun as u32,
-            p_continue: request.p_continue,
-            importance: None,
-        };
+        let access = access_of(request, self.begun as u32);
         let number = self.begun;
         self.begun += 1;
         Flight {
@@ -304,15 +295,7 @@ impl ExplainedReplay {
     /// Serves the chain from one replica's cache, and tells the attributor what changed there.
     fn fill(&mut self, replica: usize, chain: &[BlockHash], access: &Access) {
         let cache = &mut self.caches[replica];
-        let mut lease = cache.acquire(chain);
-        for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
-            let access = Access { offset: offset as u32, ..*access };
-            // A later block without its prefix could never be matched.
-            if cache.admit(&mut lease, hash, &access) == Admit::Declined {
-                break;
-            }
-        }
-        cache.release(lease, access);
+        fill(cache, chain, access);
         let replica = ReplicaId(replica as u32);
         for effect in cache.drain_effects() {
             let attributor = &mut self.attributor;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use headstart_core::{BlockRuns, Nanos, TraceRequest};
 use headstart_insight::{Bucket, BucketTokens};
-use headstart_trace::characterize::{Stack, servable_tokens};
+use headstart_trace::characterize::{Stack, prompt_tokens, servable_tokens};
 
 use super::replay::FLIGHTS_MAX;
 use crate::placement::RecentWork;
@@ -91,7 +91,7 @@ impl ExplainedRuns {
         let hits = self.overlaps[replica];
         self.work.served(replica, references as u64 - hits);
         let size = u64::from(self.block_tokens);
-        let prompt = request.input_tokens.map_or(references as u64 * size, u64::from);
+        let prompt = prompt_tokens(request, self.block_tokens);
         let floor = servable_tokens(request, self.block_tokens);
         let found = (hits * size).min(floor);
         let due = now + takes(found as u32, (prompt - found) as u32);

@@ -6,6 +6,7 @@
 
 use headstart_core::cost::Work;
 use headstart_core::{EngineModel, TraceRequest};
+use headstart_trace::characterize::prompt_tokens;
 
 /// Mean seconds that a request's whole prompt takes, steps shared with others; 0 without requests.
 #[must_use]
@@ -13,16 +14,9 @@ pub fn prefill_s(requests: &[TraceRequest], engine: &EngineModel, block_tokens: 
     let base_s = engine.base_s(Work::default()) - engine.cost.weights_s;
     let seconds = requests.iter().map(|request| {
         let tokens = prompt_tokens(request, block_tokens);
-        engine.prefill_s(0, tokens, base_s)
+        engine.prefill_s(0, tokens as usize, base_s)
     });
     seconds.sum::<f64>() / requests.len().max(1) as f64
-}
-
-/// The prompt's length: the trace's, or whole blocks where it has none.
-#[must_use]
-pub fn prompt_tokens(request: &TraceRequest, block_tokens: u32) -> usize {
-    let whole = request.blocks.len() * block_tokens as usize;
-    request.input_tokens.map_or(whole, |tokens| tokens as usize)
 }
 
 #[cfg(test)]

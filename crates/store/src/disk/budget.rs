@@ -1,23 +1,16 @@
 //! The budget that a folder was last opened with. Only reports read it: a folder without it works.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
-use super::folder::{PRIVATE_FILE, read_list};
+use super::folder::{read_list, replace};
 
 const FILE: &str = "budget";
 
 /// Notes the budget of `folder`, bytes.
 pub(super) fn note(folder: &Path, bytes: u64) -> io::Result<()> {
-    let path = folder.join(FILE);
-    // Renamed into place, so that a report never reads half a number.
-    let beside = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-    options.open(&beside)?.write_all(format!("{bytes}\n").as_bytes())?;
-    fs::rename(beside, path)
+    // A report never reads half a number.
+    replace(&folder.join(FILE), format!("{bytes}\n").as_bytes(), |_| Ok(()))
 }
 
 /// Returns the noted budget of `folder`, bytes.
@@ -28,6 +21,8 @@ pub(super) fn noted(folder: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

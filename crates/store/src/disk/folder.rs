@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -28,7 +28,7 @@ use crate::checksum;
 use crate::record::{PAGE, Wrong};
 
 /// Read and written by its owner only.
-pub(super) const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 pub(crate) const LOCK: &str = "lock";
@@ -213,7 +213,9 @@ impl DiskFolder {
         let path = self.segment_path(id);
         // Asked before the file is opened, which creates it.
         let is_new = !path.exists();
-        let file = open_direct(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(PRIVATE_FILE);
+        let file = open_direct(&options, &path)?;
         // A crash between creation and allocation leaves a file that is too short.
         let is_cut = file.metadata()?.len() != bytes;
         if is_cut {
@@ -240,15 +242,7 @@ impl DiskFolder {
 
     /// The file of a segment, to read pages past the page cache where the file system can.
     pub(super) fn read_segment(&self, id: SegmentId) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        let direct = OFlags::DIRECT.bits() as i32;
-        let path = self.segment_path(id);
-        match options.clone().custom_flags(direct).open(&path) {
-            // File systems without direct I/O refuse the flag with EINVAL.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => options.open(path),
-            opened => opened,
-        }
+        open_direct(OpenOptions::new().read(true), &self.segment_path(id))
     }
 
     /// Forgets which records are damaged, and which were used last: there are none any more.
@@ -341,15 +335,8 @@ impl DiskFolder {
         *upto = sequence.max(*upto);
         let list = purged_list(&purged);
         let path = self.path.join(PURGED);
-        // Written beside and renamed: a crash leaves the old list or the new one, never a part.
-        let beside = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-        let mut file = options.open(&beside)?;
-        file.write_all(list.as_bytes())?;
-        // Synced before the rename, or a crash could leave the new name without contents.
-        file.sync_all()?;
-        fs::rename(beside, path)?;
+        // Synced, or a crash could leave the new name without contents.
+        replace(&path, list.as_bytes(), File::sync_all)?;
         // Without this, a crash could undo the rename after the purge was reported as done.
         File::open(&self.path)?.sync_all()
     }
@@ -399,6 +386,22 @@ fn create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Replaces a list: it is written beside and renamed, so that it is there whole, old or new. `sync`
+/// comes before the renaming.
+pub(crate) fn replace(
+    path: &Path,
+    contents: &[u8],
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+    let mut file = options.open(&beside)?;
+    file.write_all(contents)?;
+    sync(&file)?;
+    fs::rename(beside, path)
+}
+
 /// Reads a whole list; `None` if it does not exist.
 pub(super) fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::metadata(path) {
@@ -446,11 +449,10 @@ pub(super) fn is_back(path: &Path, device: Option<u64>) -> bool {
 }
 
 /// Past the page cache where the file system can, through it elsewhere.
-fn open_direct(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).mode(PRIVATE_FILE);
+fn open_direct(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let direct = OFlags::DIRECT.bits() as i32;
     match options.clone().custom_flags(direct).open(path) {
+        // File systems without direct I/O refuse the flag with EINVAL.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => options.open(path),
         opened => opened,
     }
@@ -458,17 +460,22 @@ fn open_direct(path: &Path) -> io::Result<File> {
 
 /// Destroys pages of a file.
 pub(super) fn destroy(file: &File, page: u32, pages: u32) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
     // A hole returns the blocks to the file system, and later reads of it give zeros.
+    if !punch_hole(file, page, pages)? {
+        // A mapping, because direct I/O needs page-aligned memory.
+        let zeros = memmap2::MmapMut::map_anon(pages as usize * PAGE)?;
+        file.write_all_at(&zeros, u64::from(page) * PAGE as u64)?;
+    }
+    Ok(())
+}
+
+/// Gives pages of a file back to its file system. Whether that is possible there.
+pub(super) fn punch_hole(file: &File, page: u32, pages: u32) -> io::Result<bool> {
+    let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, hole, offset, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP) => {
-            // A mapping, because direct I/O needs page-aligned memory.
-            let zeros = memmap2::MmapMut::map_anon(bytes as usize)?;
-            file.write_all_at(&zeros, offset)
-        }
-        done => Ok(done?),
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(false),
+        done => Ok(done.map(|()| true)?),
     }
 }
 

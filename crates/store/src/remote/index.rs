@@ -186,15 +186,7 @@ impl ObjectIndex {
     }
 
     fn resident(&self, object: &ListedObject) -> ResidentRecord {
-        ResidentRecord {
-            name: object.key.name,
-            parent: object.key.parent,
-            tenant: object.key.tenant,
-            bytes: object.bytes,
-            tokens: object.key.tokens,
-            expires_s: self.expires_s(object),
-            content: object.key.content,
-        }
+        ResidentRecord { expires_s: self.expires_s(object), ..object.key.resident(object.bytes) }
     }
 }
 

@@ -49,14 +49,7 @@ enum Expires {
 
 impl ObjectKey {
     pub(super) fn of(meta: &Meta) -> Self {
-        Self {
-            expires: Expires::of(meta.expires_s.unwrap_or(0)),
-            name: meta.name,
-            parent: meta.parent,
-            tenant: meta.tenant,
-            tokens: meta.tokens,
-            content: meta.content,
-        }
+        Self::of_resident(&ResidentRecord::of(meta, 0))
     }
 
     /// Of a record that was listed; its end must be the one that its object's name has.

@@ -8,13 +8,13 @@
 //! names of units (keyed digests) and no text.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
 use headstart_core::BlockHash;
 
 use crate::checksum;
+use crate::disk::replace;
 
 const MAGIC: &[u8; 8] = b"HSnotes1";
 
@@ -32,12 +32,8 @@ pub(super) fn write(path: &Path, tails: &[BlockHash]) -> io::Result<()> {
     bytes.extend(tails.iter().flat_map(|tail| tail.0));
     let sum = checksum::of_fields(0, &bytes);
     bytes.extend(sum.to_le_bytes());
-    let new = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&new)?.write_all(&bytes)?;
     // Not synced: after a loss of power the list may be damaged, which reads as an empty one.
-    fs::rename(&new, path)
+    replace(path, &bytes, |_| Ok(()))
 }
 
 /// Reads the list in `path`; empty if it is missing or damaged.

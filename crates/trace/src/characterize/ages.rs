@@ -34,13 +34,7 @@ impl Ages {
         let age = age as usize;
         self.blocks[age] += blocks;
         self.total += blocks;
-        let mut place = age;
-        while place < self.sums.len() {
-            self.sums[place] += blocks;
-            // In a Fenwick tree from index 0, the next sum that covers `age` sets its lowest zero
-            // bit.
-            place |= place + 1;
-        }
+        self.change_sums(age, |sum| sum + blocks);
     }
 
     /// `count` blocks of `age`, up to the place `end` of its chain, were used again.
@@ -52,9 +46,15 @@ impl Ages {
         // A cut only moves forward, as the blocks before it belong to younger requests.
         self.cuts[age] = self.cuts[age].max(end);
         self.total -= count;
+        self.change_sums(age, |sum| sum - count);
+    }
+
+    fn change_sums(&mut self, age: usize, change: impl Fn(u64) -> u64) {
         let mut place = age;
-        while place < self.sums.len() {
-            self.sums[place] -= count;
+        while let Some(sum) = self.sums.get_mut(place) {
+            *sum = change(*sum);
+            // In a Fenwick tree from index 0, the next sum that covers `age` sets its lowest zero
+            // bit.
             place |= place + 1;
         }
     }

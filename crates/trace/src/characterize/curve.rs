@@ -1,5 +1,7 @@
 //! Hits of LRU caches of many sizes, from stack distances.
 
+use super::histogram::{bin, first as first_of};
+
 /// Sizes to a doubling, as a power of two; below twice as many, every size is listed.
 const BITS: u32 = 3;
 
@@ -14,8 +16,8 @@ impl Distances {
         // Bin by bin and not distance by distance: a run can be a whole prompt long.
         let mut next = first;
         while next < until {
-            let bin = bin(next);
-            let end = start(bin + 1).min(until);
+            let bin = bin(BITS, next);
+            let end = first_of(BITS, bin + 1).min(until);
             if bin >= self.0.len() {
                 self.0.resize(bin + 1, 0);
             }
@@ -33,26 +35,10 @@ impl Distances {
             // `part` ends at its own largest distance, which may be lower.
             in_part += part.0.get(bin).copied().unwrap_or(0);
             // A cache of C blocks hits the distances below C, so the bin's end is the size.
-            (*count, (start(bin + 1), hits, in_part))
+            (*count, (first_of(BITS, bin + 1), hits, in_part))
         });
         sizes.filter(|(count, _)| *count > 0).map(|(_, point)| point)
     }
-}
-
-fn bin(distance: u64) -> usize {
-    let bits = u64::BITS - distance.leading_zeros();
-    // Small distances have no bits to drop, so each one has a bin of its own.
-    let shift = bits.saturating_sub(BITS + 1);
-    ((u64::from(shift) << BITS) + (distance >> shift)) as usize
-}
-
-/// The smallest distance of a bin.
-fn start(bin: usize) -> u64 {
-    let bin = bin as u64;
-    let shift = (bin >> BITS).saturating_sub(1);
-    // The end of the last bin is 2^64, which needs the wider type.
-    let mantissa = u128::from(bin - (shift << BITS)) << shift;
-    u64::try_from(mantissa).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Histogram {
         if times == 0 {
             return;
         }
-        let bin = bin(value);
+        let bin = bin(BITS, value);
         if bin >= self.bins.len() {
             self.bins.resize(bin + 1, 0);
         }
@@ -67,7 +67,7 @@ impl Histogram {
         let bins = self.bins.iter().enumerate();
         let full = bins.filter(|(_, times)| **times > 0);
         full.map(|(bin, &times)| {
-            let (first, last) = (first(bin), first(bin + 1) - 1);
+            let (first, last) = (first(BITS, bin), first(BITS, bin + 1) - 1);
             let middle = first as f64 + (last - first) as f64 / 2.0;
             (middle, last, times)
         })
@@ -111,22 +111,20 @@ impl Histogram {
     }
 }
 
-fn bin(value: u64) -> usize {
-    let bits = u64::BITS - value.leading_zeros();
-    let shift = bits.saturating_sub(BITS + 1);
-    ((u64::from(shift) << BITS) + (value >> shift)) as usize
+/// The bin of `value` in a histogram of `1 << bits` bins a doubling.
+pub(super) fn bin(bits: u32, value: u64) -> usize {
+    let digits = u64::BITS - value.leading_zeros();
+    // Small values have no bits to drop, so each one has a bin of its own.
+    let shift = digits.saturating_sub(bits + 1);
+    ((u64::from(shift) << bits) + (value >> shift)) as usize
 }
 
 /// The smallest value of a bin.
-fn first(bin: usize) -> u64 {
-    let per_doubling = 1 << BITS;
+pub(super) fn first(bits: u32, bin: usize) -> u64 {
     let bin = bin as u64;
-    // These bins are exact. The shift below would underflow for the first half of them.
-    if bin < 2 * per_doubling {
-        return bin;
-    }
-    let shift = (bin >> BITS) - 1;
-    let mantissa = u128::from(bin - (shift << BITS)) << shift;
+    let shift = (bin >> bits).saturating_sub(1);
+    // The end of the last bin is 2^64, which needs the wider type.
+    let mantissa = u128::from(bin - (shift << bits)) << shift;
     u64::try_from(mantissa).unwrap_or(u64::MAX)
 }
 
@@ -137,8 +135,8 @@ mod tests {
     #[test]
     fn bins_are_narrow_and_without_gaps() {
         for value in (0..5000).chain([1 << 40, (1 << 40) + 12345, u64::MAX - 1]) {
-            let bin = bin(value);
-            let (from, until) = (first(bin), first(bin + 1));
+            let bin = bin(BITS, value);
+            let (from, until) = (first(BITS, bin), first(BITS, bin + 1));
             assert!(from <= value && value < until, "{value}: {from} {until}");
             assert!((until - from) as f64 <= 1.0 + value as f64 / 63.0, "{value}");
         }

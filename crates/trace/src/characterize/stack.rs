@@ -190,7 +190,10 @@ impl<T: Copy> Stack<T> {
             if stop <= next {
                 continue;
             }
-            let distance = self.distance(piece.age, place + (next - run.start), None);
+            // Ages are sums of sampled blocks and are scaled up; a place in a chain is exact.
+            let behind = place + (next - run.start);
+            let distance = self.ages.younger(piece.age) * self.weight()
+                + behind.saturating_sub(self.ages.cut(piece.age));
             // An id before this piece was never used, or the piece lies too deep for the cache.
             if start > next || distance >= capacity {
                 break;
@@ -203,16 +206,6 @@ impl<T: Copy> Stack<T> {
             next = stop.min(end);
         }
         next - run.start
-    }
-
-    /// Blocks that are younger than the one at `offset` of a chain, last used at `age`.
-    fn distance(&self, age: u32, offset: u64, known: Option<(u32, u64)>) -> u64 {
-        let younger = match known {
-            Some((known, younger)) if known == age => younger,
-            _ => self.ages.younger(age),
-        };
-        // Ages are sums of sampled blocks and are scaled up; a place in a chain is exact.
-        younger * self.weight() + offset.saturating_sub(self.ages.cut(age))
     }
 
     fn touch_run(&mut self, run: Run, place: u64, age: u32, visit: &mut impl FnMut(Touch<T>) -> T) {
@@ -262,15 +255,12 @@ impl<T: Copy> Stack<T> {
         if self.pieces.len() <= self.pieces_max {
             return;
         }
+        let mut enough = self.pieces_max;
         if self.depth_max < u64::MAX {
             self.renumber();
+            // Without some room to spare, the next requests would renumber all pieces again.
+            enough -= self.pieces_max / 4;
         }
-        // Without some room to spare, the next requests would renumber all pieces again.
-        let enough = if self.depth_max < u64::MAX {
-            self.pieces_max - self.pieces_max / 4
-        } else {
-            self.pieces_max
-        };
         while self.pieces.len() > enough && self.halvings < HALVINGS_MAX {
             self.halve();
         }
@@ -357,8 +347,10 @@ fn is_kept(group: u64, halvings: u32) -> bool {
     mix(group).leading_zeros() >= halvings
 }
 
-/// A hash whose leading bits are even: the finalizer of SplitMix64.
-pub(super) fn mix(key: u64) -> u64 {
+/// A hash whose leading bits are even: the finalizer of SplitMix64. Every bit of the result depends
+/// on every bit of `key`.
+#[must_use]
+pub fn mix(key: u64) -> u64 {
     let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

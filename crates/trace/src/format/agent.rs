@@ -33,7 +33,6 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::chain::PromptChain;
 use super::line_format::{LineFormat, OpenTrace, ParsedLine, info, nanos};
-use super::sniff::LineFields;
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
 use crate::schedule::RecordedSession;
@@ -47,11 +46,6 @@ struct Agent {
     num_lines: u64,
     /// The first global id that no session has yet.
     next_id: u64,
-}
-
-/// Whether a line with these fields is an agent session.
-pub(super) fn fits(fields: &LineFields) -> bool {
-    fields.has(&["requests"])
 }
 
 pub(super) fn open<'a>(

@@ -18,7 +18,6 @@ use serde::Deserialize;
 
 use super::chain::PromptChain;
 use super::line_format::{LineFormat, OpenTrace, ParsedLine, info, nanos};
-use super::sniff::LineFields;
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
 
@@ -31,11 +30,6 @@ pub const CHATS_MAX: usize = 1 << 20;
 struct Bailian {
     sessions: SessionRoots,
     read: u64,
-}
-
-/// Whether a line with these fields is one of Bailian's.
-pub(super) fn fits(fields: &LineFields) -> bool {
-    fields.has(&["hash_ids"]) && fields.has(&["chat_id", "parent_chat_id"])
 }
 
 pub(super) fn open<'a>(block_tokens: Option<u32>) -> OpenTrace<'a> {

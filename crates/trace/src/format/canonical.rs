@@ -22,13 +22,11 @@
 
 use std::io::{self, Write};
 
-use headstart_core::{BlockRuns, Nanos, Probability, Run, SessionId, TraceRequest};
-use serde::ser::{SerializeSeq, Serializer};
+use headstart_core::{Nanos, Probability, SessionId, TraceRequest};
 use serde::{Deserialize, Serialize};
 
 use super::chain::PromptChain;
-use super::line_format::{LineFormat, OpenTrace, ParsedLine};
-use super::sniff::LineFields;
+use super::line_format::{LineFormat, OpenTrace, ParsedLine, info};
 use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX, printable};
 use crate::{Provenance, TraceInfo};
 
@@ -51,9 +49,9 @@ impl<W: Write> Writer<W> {
             headstart_trace: VERSION,
             block_tokens: info.block_tokens,
             types: info.types.clone(),
-            sessions: info.sessions.into(),
-            turns: info.turns.into(),
-            types_from: info.types_from.into(),
+            sessions: info.sessions,
+            turns: info.turns,
+            types_from: info.types_from,
         };
         write_line(&mut out, &header)?;
         let num_types = info.types.len();
@@ -68,7 +66,8 @@ impl<W: Write> Writer<W> {
     pub fn declare(&mut self, types: &[String]) -> io::Result<()> {
         let new = types.get(self.num_types..).unwrap_or_default();
         if !new.is_empty() {
-            write_line(&mut self.out, &Types { types: new })?;
+            let line = CanonicalLine { types: Some(new.to_vec()), ..CanonicalLine::default() };
+            write_line(&mut self.out, &line)?;
             self.num_types = types.len();
         }
         Ok(())
@@ -86,7 +85,18 @@ impl<W: Write> Writer<W> {
                 format!("request type {kind} has no name; declare it before its requests"),
             ));
         }
-        write_line(&mut self.out, &RequestOut(request))
+        let line = CanonicalLine {
+            arrival_ns: Some(request.arrival.0),
+            request_type: kind,
+            session: request.session.map(|session| session.0),
+            turn: request.turn,
+            input_tokens: request.input_tokens,
+            output_tokens: request.output_tokens,
+            p_continue: request.p_continue.map(Probability::value),
+            blocks: PromptChain(request.blocks.clone()),
+            types: None,
+        };
+        write_line(&mut self.out, &line)
     }
 
     /// Flushes, and gives the output back.
@@ -110,127 +120,43 @@ struct TraceHeader {
     headstart_trace: u32,
     block_tokens: u32,
     types: Vec<String>,
-    sessions: Origin,
-    turns: Origin,
-    types_from: Origin,
-}
-
-/// [`Provenance`] as a word.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Origin {
-    Given,
-    Inferred,
-    Absent,
-}
-
-impl From<Provenance> for Origin {
-    fn from(provenance: Provenance) -> Self {
-        match provenance {
-            Provenance::Given => Self::Given,
-            Provenance::Inferred => Self::Inferred,
-            Provenance::Absent => Self::Absent,
-        }
-    }
-}
-
-impl From<Origin> for Provenance {
-    fn from(origin: Origin) -> Self {
-        match origin {
-            Origin::Given => Self::Given,
-            Origin::Inferred => Self::Inferred,
-            Origin::Absent => Self::Absent,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Types<'a> {
-    types: &'a [String],
-}
-
-/// A request as it is written, without a copy of its blocks.
-struct RequestOut<'a>(&'a TraceRequest);
-
-impl Serialize for RequestOut<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct RequestFields<'a> {
-            arrival_ns: u64,
-            #[serde(rename = "type", skip_serializing_if = "is_zero")]
-            request_type: u16,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            session: Option<u64>,
-            #[serde(skip_serializing_if = "is_zero")]
-            turn: u16,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            input_tokens: Option<u32>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            output_tokens: Option<u32>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            p_continue: Option<f64>,
-            #[serde(serialize_with = "runs", skip_serializing_if = "is_empty")]
-            blocks: &'a BlockRuns,
-        }
-        let request = self.0;
-        let fields = RequestFields {
-            arrival_ns: request.arrival.0,
-            request_type: request.request_type,
-            session: request.session.map(|session| session.0),
-            turn: request.turn,
-            input_tokens: request.input_tokens,
-            output_tokens: request.output_tokens,
-            p_continue: request.p_continue.map(Probability::value),
-            blocks: &request.blocks,
-        };
-        fields.serialize(serializer)
-    }
-}
-
-fn is_zero(number: &u16) -> bool {
-    *number == 0
-}
-
-fn is_empty(blocks: &&BlockRuns) -> bool {
-    blocks.is_empty()
-}
-
-fn runs<S: Serializer>(blocks: &&BlockRuns, serializer: S) -> Result<S::Ok, S::Error> {
-    let runs = blocks.runs();
-    let mut list = serializer.serialize_seq(Some(runs.len()))?;
-    for &Run { start, count } in runs {
-        list.serialize_element(&(start, count))?;
-    }
-    list.end()
+    sessions: Provenance,
+    turns: Provenance,
+    types_from: Provenance,
 }
 
 /// A line behind the header: a request, or names.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct CanonicalLine {
+    #[serde(skip_serializing_if = "is_default")]
     arrival_ns: Option<u64>,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", skip_serializing_if = "is_default")]
     request_type: u16,
+    #[serde(skip_serializing_if = "is_default")]
     session: Option<u64>,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     turn: u16,
+    #[serde(skip_serializing_if = "is_default")]
     input_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "is_default")]
     output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "is_default")]
     p_continue: Option<f64>,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     blocks: PromptChain,
+    #[serde(skip_serializing_if = "is_default")]
     types: Option<Vec<String>>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 struct Canonical {
     is_header_read: bool,
     /// Index in the file to index in the trace's list, which inference may have added to.
     types: Vec<u16>,
-}
-
-/// Whether a line with these fields is the header of a canonical trace.
-pub(super) fn fits(fields: &LineFields) -> bool {
-    fields.has(&["headstart_trace"])
 }
 
 pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
@@ -254,12 +180,8 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
     if header.types.first().is_none_or(|name| name != "unknown") {
         return Err("the first of `types` must be `unknown`".to_owned());
     }
-    let mut info = TraceInfo {
-        sessions: header.sessions.into(),
-        turns: header.turns.into(),
-        types_from: header.types_from.into(),
-        ..TraceInfo::new(header.block_tokens)
-    };
+    let provenance = [header.sessions, header.turns, header.types_from];
+    let mut info = info(header.block_tokens, provenance);
     let mut canonical = Canonical { is_header_read: false, types: vec![0] };
     // `TraceInfo::new` already has `unknown`.
     canonical.learn(&mut info, header.types.into_iter().skip(1))?;
@@ -339,7 +261,7 @@ fn probability(number: f64) -> Result<Probability, String> {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::Rng;
+    use headstart_core::{BlockRuns, Rng, Run};
 
     use super::*;
     use crate::{Options, Reader};

@@ -4,18 +4,25 @@ use std::fmt;
 
 use headstart_core::{BlockRuns, Run};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 
 /// Most blocks of one request: 67 million tokens in blocks of 16. Without a limit,
 /// `[[0, 4000000000]]` in a line would cost an hour's work.
 pub const BLOCKS_MAX: usize = 4 << 20;
 
 /// Blocks read from `[1, 2, 3]`, `[[1, 3]]` or a mixture; runs stay runs.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct PromptChain(pub(crate) BlockRuns);
 
 impl<'de> Deserialize<'de> for PromptChain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(ChainVisitor)
+    }
+}
+
+impl Serialize for PromptChain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.runs().iter().map(|run| (run.start, run.count)))
     }
 }
 

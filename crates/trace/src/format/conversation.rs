@@ -44,7 +44,6 @@ pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Text, Tokenize, USER_TURNS_MAX};
 pub use writing::write;
 
-use super::sniff::LineFields;
 use crate::{TraceError, source::Lines};
 
 /// A conversation between a user and an assistant.
@@ -151,18 +150,8 @@ pub fn read(
     raw: impl Read,
     limit: Option<usize>,
 ) -> Result<Vec<Conversation>, TraceError> {
-    let mut lines = Lines::new(name, raw)?;
-    let mut conversations = Vec::new();
-    let mut record = 0;
-    // Before the read, so no line beyond the last one wanted can be an error.
-    while limit.is_none_or(|limit| conversations.len() < limit) {
-        record += 1;
-        match lines.next_with(|line| parse(line, record)) {
-            None => break,
-            Some(conversation) => conversations.extend(Some(conversation?).filter(asks)),
-        }
-    }
-    Ok(conversations)
+    // `take` stops before the read, so no line beyond the last one wanted can be an error.
+    each(&mut Lines::new(name, raw)?).take(limit.unwrap_or(usize::MAX)).collect()
 }
 
 /// The conversations that `lines` hold and that ask for something, one by one.
@@ -183,16 +172,6 @@ pub fn each<'l, 'a>(
 
 fn asks(conversation: &Conversation) -> bool {
     conversation.turns.iter().any(|turn| turn.role == Role::User)
-}
-
-/// Whether a line with these fields is a recorded dialogue for certain.
-pub(super) fn has_turns(fields: &LineFields) -> bool {
-    fields.has(&["turns", "conversations"])
-}
-
-/// Whether a line with these fields is a dialogue, unless it is a request.
-pub(super) fn has_messages(fields: &LineFields) -> bool {
-    fields.has(&["messages"])
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 use super::chain::PromptChain;
 use super::line_format::{LineFormat, OpenTrace, ParsedLine, nanos};
-use super::sniff::LineFields;
 pub use crate::Reader;
 use crate::TraceInfo;
 
@@ -21,11 +20,6 @@ pub const BLOCK_TOKENS: u32 = 512;
 
 struct Mooncake {
     read: u64,
-}
-
-/// Whether a line with these fields is one of Mooncake's, unless it is one of Bailian's.
-pub(super) fn fits(fields: &LineFields) -> bool {
-    fields.has(&["hash_ids"])
 }
 
 pub(super) fn open<'a>(block_tokens: Option<u32>) -> OpenTrace<'a> {

@@ -51,7 +51,6 @@ use headstart_core::{Nanos, TokenId};
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Role, Turn};
-use super::sniff::LineFields;
 use crate::TraceError;
 use crate::source::Lines;
 pub(super) use line::BODIES;
@@ -268,15 +267,6 @@ impl Iterator for Requests<'_> {
             }
         }
     }
-}
-
-/// Whether a line with these fields is a request: it has a prompt, or messages with something that
-/// a request says and a recorded dialogue does not.
-pub(super) fn fits(fields: &LineFields) -> bool {
-    const OF_REQUESTS: [&str; 5] = ["model", "usage", "request_id", "startTime", "ttft_ms"];
-    let has_prompt = fields.has(&["prompt", "prompt_token_ids", "proxy_server_request"]);
-    let has_messages = fields.has(&["messages"]);
-    has_prompt || fields.has(&BODIES) || (has_messages && fields.has(&OF_REQUESTS))
 }
 
 #[cfg(test)]

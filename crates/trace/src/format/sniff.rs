@@ -27,7 +27,8 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
             "is not a JSON object ({error}); write one object per line (`jq -c .` does)"
         )));
     }
-    let found = BY_FIELDS.iter().find(|(_, fits)| fits(&fields));
+    let has_one = |names: &&[&str]| names.iter().any(|&name| fields.0.contains(name));
+    let found = BY_FIELDS.iter().find(|(_, lists)| lists.iter().all(has_one));
     found.map(|&(format, _)| format).ok_or_else(|| unknown("has no field that identifies a format"))
 }
 
@@ -42,14 +43,7 @@ fn unknown(what: &str) -> String {
 
 /// The fields of a line's object.
 #[derive(Default)]
-pub(crate) struct LineFields(BTreeSet<String>);
-
-impl LineFields {
-    /// Whether one of `names` is there.
-    pub(crate) fn has(&self, names: &[&str]) -> bool {
-        names.iter().any(|&name| self.0.contains(name))
-    }
-}
+struct LineFields(BTreeSet<String>);
 
 impl<'de> Visitor<'de> for &mut LineFields {
     type Value = ();

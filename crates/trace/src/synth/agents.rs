@@ -9,6 +9,7 @@ use super::draw::{Gap, Length, chance};
 use super::limits::{check_context, check_probability, check_rate};
 use super::prompt::{Ids, Opening, Openings, SynthPrompt};
 use super::setting::StreamSetting;
+use super::stream::StreamSource;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of agent sessions.
@@ -76,8 +77,8 @@ struct AgentTypes {
 }
 
 /// A running stream.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
+#[derive(Debug)]
+pub(super) struct AgentSource {
     config: Agents,
     types: AgentTypes,
     openings: Openings,
@@ -99,7 +100,7 @@ struct AgentSession {
     user_is_next: bool,
 }
 
-impl Source {
+impl AgentSource {
     pub(super) fn new(config: &Agents, setting: &mut StreamSetting) -> Self {
         let mut rng = Rng::new(setting.seeds[0]);
         Self {
@@ -114,12 +115,14 @@ impl Source {
             config: config.clone(),
         }
     }
+}
 
-    pub(super) fn next_at(&self) -> Nanos {
+impl StreamSource for AgentSource {
+    fn next_at(&self) -> Nanos {
         self.timeline.next_at()
     }
 
-    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
+    fn step(&mut self, ids: &mut Ids) -> TraceRequest {
         let (now, mut session) = match self.timeline.next(&mut self.rng) {
             Event::Start(now) => (now, self.start(ids)),
             Event::Resume(now, session) => (now, session),
@@ -144,7 +147,9 @@ impl Source {
         self.go_on(now, session, answer);
         request
     }
+}
 
+impl AgentSource {
     fn start(&mut self, ids: &mut Ids) -> AgentSession {
         let prompt = self.openings.draw(&mut self.rng, ids);
         let opening_tokens = prompt.tokens();

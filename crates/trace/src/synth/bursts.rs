@@ -7,6 +7,7 @@ use super::draw::{Gap, Length, chance};
 use super::limits::{check_context, check_rate};
 use super::prompt::{Ids, SynthPrompt};
 use super::setting::StreamSetting;
+use super::stream::StreamSource;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of bursts.
@@ -42,7 +43,7 @@ impl Bursts {
 }
 
 /// A running stream.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct BurstSource {
     config: Bursts,
     request_type: u16,
@@ -61,12 +62,14 @@ impl BurstSource {
             config: config.clone(),
         }
     }
+}
 
-    pub(super) fn next_at(&self) -> Nanos {
+impl StreamSource for BurstSource {
+    fn next_at(&self) -> Nanos {
         self.timeline.next_at()
     }
 
-    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
+    fn step(&mut self, ids: &mut Ids) -> TraceRequest {
         let (now, template) = match self.timeline.next(&mut self.rng) {
             Event::Start(now) => (now, self.template(ids)),
             Event::Resume(now, template) => (now, template),
@@ -92,7 +95,9 @@ impl BurstSource {
             p_continue: None,
         }
     }
+}
 
+impl BurstSource {
     fn template(&mut self, ids: &mut Ids) -> SynthPrompt {
         let mut template = SynthPrompt::default();
         let half = self.config.context_tokens / 2;

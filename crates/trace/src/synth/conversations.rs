@@ -11,6 +11,7 @@ use super::draw::{Gap, Length, chance, is_size, weighted};
 use super::limits::{check_context, check_probability, check_rate};
 use super::prompt::{Ids, Opening, Openings, SynthPrompt};
 use super::setting::StreamSetting;
+use super::stream::StreamSource;
 use super::timeline::{Event, SessionTimeline};
 
 /// A stream of conversations.
@@ -141,7 +142,7 @@ impl RequestType {
 }
 
 /// A running stream.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct ConversationSource {
     config: Conversations,
     openings: Openings,
@@ -179,12 +180,14 @@ impl ConversationSource {
             config: config.clone(),
         }
     }
+}
 
-    pub(super) fn next_at(&self) -> Nanos {
+impl StreamSource for ConversationSource {
+    fn next_at(&self) -> Nanos {
         self.timeline.next_at()
     }
 
-    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
+    fn step(&mut self, ids: &mut Ids) -> TraceRequest {
         let (now, mut session) = match self.timeline.next(&mut self.rng) {
             Event::Start(now) => (now, self.start(ids)),
             // A repeat sends the same prompt, so it must not grow.
@@ -214,7 +217,9 @@ impl ConversationSource {
         }
         request
     }
+}
 
+impl ConversationSource {
     fn start(&mut self, ids: &mut Ids) -> OpenConversation {
         let weights = self.config.types.iter().map(|kind| kind.weight);
         let kind = weighted(&mut self.rng, weights);

@@ -30,10 +30,8 @@
 
 mod attainable;
 mod grammar;
-mod phrases;
-mod prose;
 mod signal;
-mod subjects;
+mod vocabulary;
 mod wording;
 
 use headstart_core::{Probability, Rng};

@@ -2,9 +2,9 @@
 
 use headstart_core::{Nanos, TraceRequest};
 
-use super::agents::{self, Agents};
-use super::bursts::{self, Bursts};
-use super::conversations::{self, Conversations};
+use super::agents::{AgentSource, Agents};
+use super::bursts::{BurstSource, Bursts};
+use super::conversations::{ConversationSource, Conversations};
 use super::draw::Gap;
 use super::prompt::Ids;
 use super::setting::StreamSetting;
@@ -58,45 +58,20 @@ impl Stream {
         }
     }
 
-    pub(super) fn source(&self, setting: &mut StreamSetting) -> StreamSource {
+    pub(super) fn source(&self, setting: &mut StreamSetting) -> Box<dyn StreamSource> {
         match self {
-            Self::Conversations(config) => StreamSource::Conversations(Box::new(
-                conversations::ConversationSource::new(config, setting),
-            )),
-            Self::Agents(config) => {
-                StreamSource::Agents(Box::new(agents::Source::new(config, setting)))
-            }
-            Self::Bursts(config) => {
-                StreamSource::Bursts(Box::new(bursts::BurstSource::new(config, setting)))
-            }
+            Self::Conversations(config) => Box::new(ConversationSource::new(config, setting)),
+            Self::Agents(config) => Box::new(AgentSource::new(config, setting)),
+            Self::Bursts(config) => Box::new(BurstSource::new(config, setting)),
         }
     }
 }
 
 /// A running stream.
-#[derive(Clone, Debug)]
-pub(super) enum StreamSource {
-    Conversations(Box<conversations::ConversationSource>),
-    Agents(Box<agents::Source>),
-    Bursts(Box<bursts::BurstSource>),
-}
-
-impl StreamSource {
+pub(super) trait StreamSource: std::fmt::Debug + Send {
     /// When its next request arrives.
-    pub(super) fn next_at(&self) -> Nanos {
-        match self {
-            Self::Conversations(source) => source.next_at(),
-            Self::Agents(source) => source.next_at(),
-            Self::Bursts(source) => source.next_at(),
-        }
-    }
+    fn next_at(&self) -> Nanos;
 
     /// Its next request.
-    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
-        match self {
-            Self::Conversations(source) => source.step(ids),
-            Self::Agents(source) => source.step(ids),
-            Self::Bursts(source) => source.step(ids),
-        }
-    }
+    fn step(&mut self, ids: &mut Ids) -> TraceRequest;
 }

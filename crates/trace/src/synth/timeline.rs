@@ -1,7 +1,6 @@
 //! When a stream's sessions start and go on.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use headstart_core::{Nanos, Rng};
 
@@ -13,7 +12,8 @@ use super::draw::exponential;
 pub(super) struct SessionTimeline<S> {
     mean_between_starts_s: f64,
     next_start: Nanos,
-    open: BinaryHeap<Reverse<WaitingSession<S>>>,
+    /// By time, and among equal times by the wait's number.
+    open: BTreeMap<(Nanos, u64), S>,
     /// Waits so far: breaks ties in the order in which they began.
     waits: u64,
 }
@@ -33,14 +33,14 @@ impl<S> SessionTimeline<S> {
         Self {
             mean_between_starts_s,
             next_start: later(Nanos(0), exponential(rng, mean_between_starts_s)),
-            open: BinaryHeap::new(),
+            open: BTreeMap::new(),
             waits: 0,
         }
     }
 
     /// When the next event is.
     pub(super) fn next_at(&self) -> Nanos {
-        let open = self.open.peek().map_or(Nanos(u64::MAX), |first| first.0.at);
+        let open = self.open.first_key_value().map_or(Nanos(u64::MAX), |(key, _)| key.0);
         self.next_start.min(open)
     }
 
@@ -52,8 +52,8 @@ impl<S> SessionTimeline<S> {
             self.next_start = later(now, exponential(rng, self.mean_between_starts_s));
             return Event::Start(now);
         }
-        match self.open.pop() {
-            Some(Reverse(first)) => Event::Resume(now, first.session),
+        match self.open.pop_first() {
+            Some((_, session)) => Event::Resume(now, session),
             // A time that is no start's is that of an open session, so this is never taken.
             None => Event::Start(now),
         }
@@ -61,43 +61,13 @@ impl<S> SessionTimeline<S> {
 
     /// Lets `session` go on `seconds` after `now`.
     pub(super) fn wait(&mut self, now: Nanos, seconds: f64, session: S) {
-        let at = later(now, seconds);
-        let order = self.waits;
+        self.open.insert((later(now, seconds), self.waits), session);
         self.waits += 1;
-        self.open.push(Reverse(WaitingSession { at, order, session }));
     }
 }
 
 fn later(now: Nanos, seconds: f64) -> Nanos {
     Nanos(now.0.saturating_add(Nanos::from_secs_f64(seconds).0))
-}
-
-#[derive(Clone, Debug)]
-struct WaitingSession<S> {
-    at: Nanos,
-    order: u64,
-    session: S,
-}
-
-impl<S> PartialEq for WaitingSession<S> {
-    fn eq(&self, other: &Self) -> bool {
-        // The order is unique, so the session itself takes no part.
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl<S> Eq for WaitingSession<S> {}
-
-impl<S> PartialOrd for WaitingSession<S> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<S> Ord for WaitingSession<S> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 #[cfg(test)]

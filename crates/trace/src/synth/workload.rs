@@ -115,10 +115,10 @@ impl SynthWorkload {
 
 /// The requests of a workload, one at a time. Holds the open sessions and the shared prompts,
 /// nothing of what it has given out.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RequestGenerator {
     info: TraceInfo,
-    sources: Vec<StreamSource>,
+    sources: Vec<Box<dyn StreamSource>>,
     ids: Ids,
     left: u64,
     end: Nanos,

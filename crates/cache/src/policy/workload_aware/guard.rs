@@ -27,6 +27,15 @@ pub(super) enum Evictor {
     Lru,
 }
 
+impl Evictor {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Fit => Self::Lru,
+            Self::Lru => Self::Fit,
+        }
+    }
+}
+
 /// The open duels and the balance of those decided.
 #[derive(Debug)]
 pub(super) struct FitGuard {
@@ -108,10 +117,7 @@ impl FitGuard {
         let is_it = |&index: &u32| self.duels[index as usize].gone == fingerprint;
         let index = *self.gone.find(fingerprint, is_it)? as usize;
         self.close(index);
-        self.decide(match self.duels[index].evictor {
-            Evictor::Fit => Evictor::Lru,
-            Evictor::Lru => Evictor::Fit,
-        });
+        self.decide(self.duels[index].evictor.other());
         self.duels[index].kept
     }
 

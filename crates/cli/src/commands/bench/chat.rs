@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_loadgen::{
     Answers, ApiClient, ChatBench, ChatRecord, ChatReport, ProbeReport, ReuseProbe, Starts, chat,
@@ -21,6 +20,7 @@ use super::continuation::Continuations;
 use super::runs::{Runs, ServerRun};
 use super::{BenchServer, recording};
 use crate::config::{ServeOptions, parsed};
+use crate::exit::usage;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
@@ -106,26 +106,24 @@ pub(crate) struct ChatBenchCommand {
 
 /// When users write.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Load")]
 struct UserTimingOptions {
     /// Time from an answer to the next request
     ///
     /// none, fixed:SECONDS, exp:MEAN_SECONDS or lognormal:MU,SIGMA.
     #[arg(long, default_value = "none", value_name = "DIST")]
-    #[arg(help_heading = "Load")]
     think: String,
     /// Starts of conversations: chained or spaced
     ///
     /// chained starts the next one when one ends. spaced derives the starts from the think times,
     /// independent of the server.
     #[arg(long, default_value = "chained", value_name = "MODE")]
-    #[arg(help_heading = "Load")]
     starts: String,
     /// Seed of the think times
     #[arg(long, default_value_t = 1, value_name = "N")]
-    #[arg(help_heading = "Load")]
     think_seed: u64,
     /// Time after which no request is sent
-    #[arg(long, value_name = "SECONDS", help_heading = "Load")]
+    #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
 }
 
@@ -143,9 +141,7 @@ fn check(chat: &ChatBenchCommand) -> Result<()> {
         ("--max-turns", chat.max_turns.unwrap_or(1)),
     ];
     for (name, number) in counts {
-        if number == 0 {
-            return Err(UsageError(format!("{name} must be at least 1")).into());
-        }
+        ensure!(number != 0, usage(format!("{name} must be at least 1")));
     }
     // All options are checked before the first server starts, which takes seconds.
     chat.runs.check()?;
@@ -159,13 +155,12 @@ fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
         "chained" => Starts::Chained,
         "spaced" => Starts::Spaced,
         other => {
-            let message = format!("--starts {other}: known are chained, spaced");
-            return Err(UsageError(message).into());
+            bail!(usage(format!("--starts {other}: known are chained, spaced")));
         }
     };
     let duration = duration.map(|seconds| match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if duration <= DURATION_MAX => Ok(duration),
-        _ => Err(UsageError(format!("--duration {seconds}: expected seconds, up to a week"))),
+        _ => Err(usage(format!("--duration {seconds}: expected seconds, up to a week"))),
     });
     Ok(ChatBench {
         active: chat.active,

@@ -11,9 +11,8 @@ mod running;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_loadgen::ApiClient;
 use headstart_router::Profile;
 use headstart_server::{EngineBackend, ServeConfig};
@@ -27,8 +26,8 @@ use super::BenchServer;
 use crate::commands::simulate::SourceOptions;
 use crate::commands::{fleet_engine, serve};
 use crate::config::{ServeOptions, cost_model, parsed};
+use crate::exit::usage;
 use crate::prompts::{unseen_seed, vocabulary};
-use headstart_page::ReportProvenance;
 use headstart_report::fleet::{self as report, FigureOrigin, FleetReport, StrategyRun};
 
 /// Default preset of the workload.
@@ -137,11 +136,12 @@ pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
         anyhow::Ok((measured, unanswered))
     })?;
     progress.end();
-    bench.tell(&FleetReport {
+    let report = FleetReport {
         asked,
         engine: engine.unwrap_or_default(),
         runs: measured.into_iter().chain(simulated).collect(),
-    })?;
+    };
+    fleet_engine::tell(&report, bench.json, bench.html.as_deref())?;
     // The report above includes all measurements from before a failure.
     if unanswered.is_empty() { Ok(()) } else { bail!("{}", unanswered.join("; ")) }
 }
@@ -172,14 +172,7 @@ impl Server {
 
 impl FleetBenchCommand {
     fn preset(&self) -> Result<FleetPreset> {
-        let Some(name) = &self.preset else {
-            return Ok(PRESET);
-        };
-        let wrong = || {
-            let known = FleetPreset::ALL.map(FleetPreset::name).join(", ");
-            UsageError(format!("--preset {name}: known are {known}"))
-        };
-        Ok(FleetPreset::find(name).ok_or_else(wrong)?)
+        self.preset.as_deref().map_or(Ok(PRESET), fleet_engine::preset)
     }
 
     fn strategies(&self) -> Vec<String> {
@@ -218,8 +211,7 @@ impl FleetBenchCommand {
             [] => None,
             [one] => Some(one.clone()),
             _ => {
-                let message = "--strategies: a server at --url has one; name that one";
-                return Err(UsageError(message.to_owned()).into());
+                bail!(usage("--strategies: a server at --url has one; name that one"));
             }
         };
         // A wrong name must fail here, before the server is asked.
@@ -354,19 +346,6 @@ impl FleetBenchCommand {
             replicas,
             seed: self.seed,
             ..fleet_engine::with_latency(fleet, cost.latency_s)
-        })
-    }
-
-    fn tell(&self, report: &FleetReport) -> Result<()> {
-        if let Some(file) = &self.html {
-            let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, report::page(report, &ReportProvenance::now("headstart")))
-                .with_context(cannot_write)?;
-        }
-        output::line(&if self.json {
-            report::json_lines(report)
-        } else {
-            output::fitted(&report::table(report))
         })
     }
 }

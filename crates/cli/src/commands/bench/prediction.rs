@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 
+use crate::exit::usage;
 use anyhow::{Result, ensure};
 use headstart_cache::policy::{self, Setting};
+use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
 use headstart_core::stats::HitCount;
-use headstart_core::{TraceRequest, UsageError};
 use headstart_loadgen::TraceSample;
 use headstart_sim::Replay;
 use headstart_trace::materialize::TokenPrompt;
@@ -75,21 +76,18 @@ struct HitMismatch {
 impl Prediction {
     /// For an empty cache; `id_tokens` are the tokens of a block id.
     pub(super) fn new(setting: CacheSetting, id_tokens: u32) -> Result<Self> {
-        let usage = |message| Err(UsageError(message).into());
-        if setting.blocks > BLOCKS_MAX {
-            return usage(format!("--cache-blocks: at most {BLOCKS_MAX} can be predicted"));
-        }
+        let too_many = || usage(format!("--cache-blocks: at most {BLOCKS_MAX} can be predicted"));
+        ensure!(setting.blocks <= BLOCKS_MAX, too_many());
         // A cache of no block would underflow below.
-        if setting.blocks == 0 || setting.block_size == 0 {
-            return usage("--cache-blocks and --block-size must be at least 1".to_owned());
-        }
+        let is_cache = setting.blocks > 0 && setting.block_size > 0;
+        ensure!(is_cache, usage("--cache-blocks and --block-size must be at least 1"));
         // The slot of the block that is not full.
         let capacity = setting.blocks - 1;
         let made = policy::by_name(
             &setting.policy,
             Setting { capacity, block_tokens: setting.block_size },
         );
-        let policy = made.map_err(|error| UsageError(format!("--policy: {error}")))?;
+        let policy = made.map_err(|error| usage(format!("--policy: {error}")))?;
         Ok(Self {
             replay: Replay::new(capacity, policy),
             chains: HeldChains::new(id_tokens, setting.block_size),

@@ -11,20 +11,15 @@ const DEFAULT_STRATEGIES: &[&str] = &["random", "session", "precise"];
 
 /// Strategies and policies to compare.
 #[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Server")]
 pub(super) struct Runs {
     /// Strategies [default: random,session,precise]
     ///
     /// With --policies the default is precise.
-    #[arg(
-        long = "strategy",
-        id = "strategies",
-        value_name = "S[,S…]",
-        value_delimiter = ',',
-        help_heading = "Server"
-    )]
+    #[arg(long = "strategy", id = "strategies", value_name = "S[,S…]", value_delimiter = ',')]
     strategies: Vec<String>,
     /// Eviction policies, as for `serve --policy`
-    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', help_heading = "Server")]
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',')]
     policies: Vec<String>,
 }
 

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use headstart_cache::policy::{self, Setting};
+use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
-use headstart_core::{TraceRequest, UsageError};
 use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
 use headstart_server::{EngineBackend, RunningServer, ServeConfig};
@@ -17,6 +17,7 @@ use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
 use super::trace_tiers::{TierAgreement, TieredServer};
 use crate::config::ServeOptions;
+use crate::exit::usage;
 use crate::input::{TraceInput, remarks};
 use crate::prompts::{PromptAlterations, PromptOptions, PromptStream};
 
@@ -146,7 +147,7 @@ pub(super) fn run(trace: &TraceBenchCommand) -> Result<()> {
 }
 
 fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
-    let usage = |message: &str| Err(UsageError(message.to_owned()).into());
+    let usage = |message: &str| Err(usage(message));
     if trace.requests == Some(0) || trace.concurrency == 0 {
         return usage("--requests and --concurrency must be at least 1");
     }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::{self, Setting};
 use headstart_core::figures::counted;
-use headstart_core::{Nanos, Tier, UsageError};
+use headstart_core::{Nanos, Tier};
 use headstart_engine::engine::EngineConfig;
 use headstart_loadgen::Pace;
 use headstart_scheduler::SchedulerConfig;
@@ -22,11 +22,13 @@ use headstart_sim::{TieredOutcome, TieredReplica, TieredRequest};
 use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
+use crate::commands::savings::samples;
 use crate::config::ServeOptions;
+use crate::exit::usage;
 use crate::tiers::{FleetShape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.
-const BY_SOURCE: &str = "headstart_prompt_tokens_by_source_total{";
+const BY_SOURCE: &str = "headstart_prompt_tokens_by_source_total";
 
 /// Sources of prompt tokens, in the order of the report.
 const SOURCES: [&str; 5] = ["device", "host", "disk", "remote", "computed"];
@@ -92,13 +94,12 @@ impl TieredServer {
         match reports.find(|report| report.records > 0) {
             None => Ok(()),
             Some(report) => {
-                let message = format!(
+                bail!(usage(format!(
                     "--context-cache: the {} holds {} from before, which a simulation does \
                      not know; give a new folder",
                     report.tier.name(),
                     counted(report.records, "unit")
-                );
-                Err(UsageError(message).into())
+                )))
             }
         }
     }
@@ -185,7 +186,7 @@ impl TieredServer {
             block_tokens: self.engine.block_size as u32,
         };
         let policy = policy::by_name(&self.policy, setting);
-        let policy = policy.map_err(|error| UsageError(format!("--policy: {error}")))?;
+        let policy = policy.map_err(|error| usage(format!("--policy: {error}")))?;
         let cache = PrefixCache::new(self.engine.cache_blocks, policy);
         Ok(TieredReplica::new(config, cache, engine.cost, tiers, mover))
     }
@@ -260,17 +261,10 @@ fn found_tokens(outcome: &TieredOutcome) -> usize {
 /// Prompt tokens by where they came from, of all models and replicas.
 fn by_source(metrics: &str) -> BTreeMap<&'static str, u64> {
     let mut tokens = BTreeMap::new();
-    let lines = metrics.lines().filter_map(|line| line.strip_prefix(BY_SOURCE));
-    for line in lines {
-        let source = SOURCES.iter().find(|source| {
-            // The source is one of several labels, whose order is not promised.
-            let label = format!("source=\"{source}\"");
-            line.contains(&label)
-        });
-        let count = line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
-        if let (Some(&source), Some(count)) = (source, count) {
+    for sample in samples(metrics).filter(|sample| sample.name == BY_SOURCE) {
+        if let Some(source) = SOURCES.into_iter().find(|&source| sample.label("source") == source) {
             // Replicas have a line each, so the counts add up.
-            *tokens.entry(source).or_default() += count as u64;
+            *tokens.entry(source).or_default() += sample.value as u64;
         }
     }
     tokens

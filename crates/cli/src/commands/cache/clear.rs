@@ -1,9 +1,9 @@
 //! `headstart cache gc` and `purge`: what goes.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
+use headstart_core::TenantTag;
 use headstart_core::figures::counted;
-use headstart_core::{TenantTag, UsageError};
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, RecordTally};
 use headstart_terminal::{self as output, TaskProgress};
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, words};
+use crate::exit::usage;
 
 /// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]
@@ -95,9 +96,10 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
         (None, true) if purge.yes => cache.purge_all()?,
         (None, true) => return Err(ask_back(&cache, None, &purge.place.cache)?),
         (None, false) => {
-            let message = "whose records? Give --tenant TAG, --salt TEXT, --salt-file FILE, \
-                           --no-salt, or --all";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage(
+                "whose records? Give --tenant TAG, --salt TEXT, --salt-file FILE, \
+                           --no-salt, or --all"
+            ));
         }
     };
     progress.end();
@@ -129,5 +131,5 @@ fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<an
         counted(items.len() as u64, "record"),
         words::bytes(bytes),
     );
-    Ok(UsageError(message).into())
+    Ok(usage(message))
 }

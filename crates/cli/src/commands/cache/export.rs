@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_store::disk::{DiskError, FolderInspector, unix_seconds};
 use headstart_store::inspect::Item;
@@ -17,6 +16,7 @@ use serde_json::json;
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, in_use, progress, words};
+use crate::exit::usage;
 
 /// Budget of a folder where none is given, GiB: what `serve` takes.
 const BUDGET_GIB: f64 = 10.0;
@@ -94,13 +94,12 @@ fn refuse_to_shrink(dest: &str, budget_bytes: u64) -> Result<()> {
     if held <= budget_bytes {
         Ok(())
     } else {
-        Err(UsageError(format!(
+        bail!(usage(format!(
             "{dest} has {} already, more than a budget of {}, and would lose what is beyond it: \
              give --context-cache-gib as `serve` has it",
             words::bytes(held),
             words::bytes(budget_bytes)
-        ))
-        .into())
+        )))
     }
 }
 
@@ -112,11 +111,7 @@ fn refuse_itself(export: &Export) -> Result<()> {
     // URLs have no canonical form, so only their spelling is compared.
     let is_same = from.trim_end_matches('/') == to.trim_end_matches('/')
         || real(from).is_some_and(|from| Some(from) == real(to));
-    if is_same {
-        Err(UsageError(format!("{to} is the source itself; name another")).into())
-    } else {
-        Ok(())
-    }
+    if is_same { bail!(usage(format!("{to} is the source itself; name another"))) } else { Ok(()) }
 }
 
 fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use headstart_core::{TenantTag, UsageError};
+use headstart_core::TenantTag;
 
 use crate::config::first_line;
+use crate::exit::usage;
 
 /// A tenant.
 #[derive(Args, Debug)]
@@ -55,7 +56,7 @@ fn parse(text: &str) -> Result<TenantTag> {
     let wrong = || {
         let message = "--tenant: expected a tag of 16 hexadecimal digits, as `cache ls` shows it; \
                        for the cache_salt of requests there are --salt and --salt-file";
-        UsageError(message.to_owned())
+        usage(message)
     };
     Ok(tag.map(TenantTag).ok_or_else(wrong)?)
 }

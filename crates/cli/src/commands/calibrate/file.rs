@@ -1,6 +1,8 @@
 //! Facts of a cost model that a server's metrics report.
 
-use headstart_loadgen::{LoadgenError, fetch};
+use headstart_loadgen::LoadgenError;
+
+use crate::server::metrics_page;
 
 /// Returns the tokens that fit the KV memory of the server at `url`, if its metrics say so: vLLM
 /// reports blocks and their size, SGLang tokens.
@@ -8,16 +10,11 @@ use headstart_loadgen::{LoadgenError, fetch};
 /// # Errors
 /// When no server answers there.
 pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadgenError> {
-    let mut page = Vec::new();
-    let write = |bytes: &[u8]| {
-        page.extend_from_slice(bytes);
-        Ok(())
-    };
-    match fetch(url, "/metrics", None, write).await {
+    match metrics_page(url).await {
         // The server has no metrics or does not show them; that is no failure.
         Err(LoadgenError::Refused { .. }) => Ok(None),
         Err(error) => Err(error),
-        Ok(()) => Ok(kv_tokens(&String::from_utf8_lossy(&page))),
+        Ok(page) => Ok(kv_tokens(&page)),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
-use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
+use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
-use headstart_core::{EngineModel, UsageError};
 use headstart_sim::wild::WildModel;
 
-use crate::config::{cost_model, parsed};
+use crate::config::{cost_model, kv_bytes};
+use crate::exit::usage;
 
 /// Default GPU for roofs. The ATC'25 study's A800 computes as an A100.
 const GPU: &str = "a100";
@@ -92,14 +92,12 @@ impl DeviceOptions {
             // Infinity passes the parser of numbers, so it is refused here.
             (Some(gib), _) if gib > 0.0 && gib.is_finite() => gib * GIB / named.token_bytes,
             (Some(gib), _) => {
-                let message = format!("--device-gib {gib:?}: expected a size above 0");
-                bail!(UsageError(message));
+                bail!(usage(format!("--device-gib {gib:?}: expected a size above 0")));
             }
             (None, Some(engine)) => engine.kv_tokens as f64,
-            (None, None) => bail!(UsageError(
+            (None, None) => bail!(usage(
                 "--model: a folder does not say how much memory its weights leave; give \
                  --device-gib, or --cost-model"
-                    .to_owned()
             )),
         };
         // A cost model may leave loading out, which is then zero.
@@ -122,16 +120,15 @@ impl DeviceOptions {
         let wild = WildModel::find(&name);
         let shape = wild.map(|model| model.shape).or_else(|| ModelShape::find(&name));
         let Some(shape) = shape else { return Ok(None) };
-        if self.kv_dtype.is_some() {
-            let message =
-                "--kv-dtype needs a model folder; a model by name has two bytes per value";
-            bail!(UsageError(message.to_owned()));
-        }
+        ensure!(
+            self.kv_dtype.is_none(),
+            usage("--kv-dtype needs a model folder; a model by name has two bytes per value")
+        );
         let gpus = self.gpus.unwrap_or(wild.map_or(1, |model| model.gpus));
         let gpu = self.gpu.as_deref().unwrap_or(GPU).to_lowercase();
         let Some(known) = Gpu::find(&gpu) else {
             let names = Gpu::KNOWN.map(|gpu| gpu.name).join(", ");
-            bail!(UsageError(format!("--gpu {gpu}: known are {names}")));
+            bail!(usage(format!("--gpu {gpu}: known are {names}")));
         };
         // With a cost model no data sheet is needed, so the weights need not fit a GPU.
         if self.cost_model.is_some() {
@@ -142,8 +139,7 @@ impl DeviceOptions {
             }));
         }
         let Some(mut engine) = EngineModel::derived(&shape, &known, gpus) else {
-            let message = format!("--gpus {gpus}: the weights of {name} alone fill {gpus} {gpu}");
-            bail!(UsageError(message));
+            bail!(usage(format!("--gpus {gpus}: the weights of {name} alone fill {gpus} {gpu}")));
         };
         // The study measured loading on its own machines; elsewhere the data sheet counts.
         let study = wild.filter(|model| model.gpus == gpus && gpu == GPU);
@@ -165,17 +161,13 @@ impl DeviceOptions {
             let wild = WildModel::ALL.map(|model| model.shape.name);
             let known = ModelShape::KNOWN.map(|shape| shape.name);
             let names = [&wild[..], &known[..]].concat().join(", ");
-            let message = format!("--model {}: no such folder; known are {names}", self.model);
-            bail!(UsageError(message));
+            bail!(usage(format!("--model {}: no such folder; known are {names}", self.model)));
         }
         // No data sheet gives the cost of a folder's model, so GPUs would change nothing.
         if self.gpu.is_some() || self.gpus.is_some() {
-            let message = "--gpu and --gpus need a model by name; for a folder give --device-gib";
-            bail!(UsageError(message.to_owned()));
+            bail!(usage("--gpu and --gpus need a model by name; for a folder give --device-gib"));
         }
-        let dtype = self.kv_dtype.as_deref();
-        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype"));
-        let kv = KvBytes::of_model(path, dtype.transpose()?)?;
+        let kv = kv_bytes(Some(path), self.kv_dtype.as_deref())?.expect("of a path");
         Ok(PlannedModel {
             told: format!("{} ({})", shown(path), kv.shape),
             token_bytes: kv.per_token as f64,

@@ -1,12 +1,11 @@
 //! The cells of the table, replayed on several threads.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use anyhow::Result;
 use headstart_core::Probability;
 use headstart_sim::sweep::SweepCell;
 use headstart_sim::{ReplayOutcome, Sweep};
+
+use crate::parallel::parallel;
 
 /// One policy, told by one predictor, at one capacity.
 #[derive(Clone, Debug)]
@@ -22,44 +21,17 @@ pub(crate) struct ReplayCell<'a> {
     pub(crate) blocks: u64,
 }
 
-/// Replays all `cells` on up to `threads` threads; their outcomes, in the same order. Each
-/// thread takes the next cell when it is done with one, so none waits for another.
+/// Replays all `cells` on up to `threads` threads; their outcomes, in the same order.
 pub(crate) fn replay_all(
     sweep: &Sweep<'_>,
     cells: &[ReplayCell<'_>],
     threads: usize,
     observe: impl Fn(usize) + Sync,
 ) -> Result<Vec<ReplayOutcome>> {
-    let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::with_capacity(cells.len()));
-    let work = || {
-        loop {
-            // The counter alone is shared, and no other memory depends on its order.
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = cells.get(index) else {
-                return;
-            };
-            let arm = SweepCell {
-                spec: &cell.spec,
-                capacity: cell.blocks,
-                predictions: cell.predictions,
-            };
-            let outcome = sweep.run(arm, &observe);
-            // The lock is held for one push; the replay itself runs outside it.
-            let mut outcomes = outcomes.lock().expect("no holder of the lock panics");
-            outcomes.push((index, outcome));
-        }
-    };
-    std::thread::scope(|scope| {
-        // The calling thread works as well, so one thread less is started.
-        for _ in 1..threads.min(cells.len()) {
-            scope.spawn(work);
-        }
-        work();
+    let outcomes = parallel(cells, threads, |cell| {
+        let arm =
+            SweepCell { spec: &cell.spec, capacity: cell.blocks, predictions: cell.predictions };
+        sweep.run(arm, &observe)
     });
-    let mut outcomes = outcomes.into_inner().expect("all threads are done");
-    // Threads finish in any order, and the table has the order of the cells.
-    outcomes.sort_by_key(|(index, _)| *index);
-    let outcomes = outcomes.into_iter().map(|(_, outcome)| Ok(outcome?));
-    outcomes.collect()
+    outcomes.into_iter().map(|outcome| Ok(outcome?)).collect()
 }

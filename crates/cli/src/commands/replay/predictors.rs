@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use headstart_core::figures::counted;
-use headstart_core::{Probability, SessionId, TraceRequest, UsageError};
+use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
 use headstart_predict::{ContinuationModel, Predictor};
 use headstart_terminal::TaskProgress;
 
 use super::texts::SessionConversations;
 use super::turns;
+use crate::exit::usage;
 use crate::input::TraceInput;
 use crate::predictor::read_model;
 use headstart_predict::situations::num_prompts;
@@ -64,17 +65,16 @@ impl NamedPredictor {
         for text in asked {
             let named = Self::new(text, &open)?;
             // Two rows of the table would have one name.
-            if all.iter().any(|other| other.name == named.name) {
-                let message = format!("--predictor: two are called `{}`", named.name);
-                return Err(UsageError(message).into());
-            }
+            ensure!(
+                all.iter().any(|other| other.name != named.name),
+                usage(format!("--predictor: two are called `{}`", named.name))
+            );
             all.push(named);
         }
         let is_model = |named: &Self| matches!(named.who, Who::Model(_));
         // An encoder without a model has no effect.
         if !encoders.is_empty() && !all.iter().any(is_model) {
-            let message = "--encoder is for models, and no --predictor is a model's file";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage("--encoder is for models, and no --predictor is a model's file"));
         }
         Ok(all)
     }
@@ -87,7 +87,7 @@ impl NamedPredictor {
             file => {
                 let name = Path::new(file).file_name().unwrap_or_default();
                 let predictor = load(Path::new(file), encoders)
-                    .map_err(|error| UsageError(format!("--predictor {file}: {error:#}")))?;
+                    .map_err(|error| usage(format!("--predictor {file}: {error:#}")))?;
                 let name = name.to_string_lossy().into_owned();
                 (name, Who::Model(Box::new(predictor)))
             }
@@ -210,7 +210,7 @@ fn by_model(
 
 fn encoder(spec: &str) -> Result<Arc<dyn Encoder>> {
     let opened = encoder::open(spec);
-    opened.map_err(|error| UsageError(format!("--encoder {spec}: {error}")).into())
+    opened.map_err(|error| usage(format!("--encoder {spec}: {error}")))
 }
 
 /// The model in `file`, with that of the encoders with which it was trained.

@@ -2,22 +2,22 @@
 
 /// A line with a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct MetricSample<'a> {
-    pub(super) name: &'a str,
+pub(crate) struct MetricSample<'a> {
+    pub(crate) name: &'a str,
     labels: Vec<(&'a str, String)>,
-    pub(super) value: f64,
+    pub(crate) value: f64,
 }
 
 impl MetricSample<'_> {
     /// Returns the value of a label, or an empty string if it is absent.
-    pub(super) fn label(&self, name: &str) -> &str {
+    pub(crate) fn label(&self, name: &str) -> &str {
         let found = self.labels.iter().find(|(label, _)| *label == name);
         found.map_or("", |(_, value)| value)
     }
 }
 
 /// All lines that say a number; others are none of ours.
-pub(super) fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
+pub(crate) fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
     text.lines().filter_map(sample)
 }
 

@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use clap::Args;
+use headstart_core::CostModel;
 use headstart_core::figures::counted;
-use headstart_core::{CostModel, UsageError};
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, FleetRun};
@@ -19,11 +19,9 @@ use headstart_terminal::{self as output, TaskProgress};
 pub(crate) use self::source::SourceOptions;
 use crate::commands::fleet_engine;
 use crate::config::cost_model;
+use crate::exit::usage;
 use crate::parallel::{parallel, threads};
-use headstart_page::ReportProvenance;
-use headstart_report::fleet::{
-    self as fleet_report, FigureOrigin, FleetReport, RunParameters, StrategyRun, told,
-};
+use headstart_report::fleet::{FigureOrigin, FleetReport, RunParameters, StrategyRun, told};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
 const REPLICAS_MAX: usize = 4_096;
@@ -90,25 +88,15 @@ pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
         // Whose engine a trace gets, unless another one is named.
         None if fleet.options.is_of_trace() => FleetPreset::LlmD73,
         None => {
-            let message = "what to simulate is missing: give --preset laptop (or llm-d-73, \
-                           llm-d-37), or --trace FILE";
-            return Err(UsageError(message.to_owned()).into());
+            bail!(usage(
+                "what to simulate is missing: give --preset laptop (or llm-d-73, \
+                           llm-d-37), or --trace FILE"
+            ));
         }
-        Some(name) => FleetPreset::find(name).ok_or_else(|| {
-            UsageError(format!("--preset {name}: known are llm-d-73, llm-d-37, laptop"))
-        })?,
+        Some(name) => fleet_engine::preset(name)?,
     };
     let report = fleet.options.run(preset, threads(fleet.threads))?;
-    if let Some(file) = &fleet.html {
-        let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now("headstart")))
-            .with_context(cannot_write)?;
-    }
-    output::line(&if fleet.json {
-        fleet_report::json_lines(&report)
-    } else {
-        output::fitted(&fleet_report::table(&report))
-    })
+    fleet_engine::tell(&report, fleet.json, fleet.html.as_deref())
 }
 
 /// A fleet.
@@ -258,17 +246,15 @@ impl FleetOptions {
         let replicas = self.replicas.map_or(fleet.replicas.len(), usize::from);
         let gateways = self.gateways.map_or(fleet.gateways, usize::from);
         if replicas > REPLICAS_MAX {
-            let message = format!("--replicas {replicas}: expected up to {REPLICAS_MAX}");
-            return Err(UsageError(message).into());
+            bail!(usage(format!("--replicas {replicas}: expected up to {REPLICAS_MAX}")));
         }
         // Each gateway holds a stream of every replica, so the product is limited.
         if gateways.saturating_mul(replicas) > STREAMS_MAX || gateways > GATEWAYS_MAX {
-            let message = format!(
+            bail!(usage(format!(
                 "--gateways {gateways} for {}: expected up to {}",
                 counted(replicas as u64, "replica"),
                 GATEWAYS_MAX.min(STREAMS_MAX / replicas)
-            );
-            return Err(UsageError(message).into());
+            )));
         }
         fleet.replicas = vec![spec; replicas];
         fleet.gateways = gateways;
@@ -304,13 +290,12 @@ impl FleetOptions {
         let spec = fleet_engine::of_file(&cost, None);
         // A replica must hold the longest request of the preset.
         if self.kv_tokens.is_empty() && self.least_blocks(preset, &spec) > spec.capacity_blocks {
-            let message = format!(
+            bail!(usage(format!(
                 "cost model {}: kv_tokens {}: expected at least {}, which one request needs",
                 file.display(),
                 cost.engine.kv_tokens,
                 self.least_blocks(preset, &spec) * spec.scheduler.block_size
-            );
-            return Err(UsageError(message).into());
+            )));
         }
         fleet.replicas = vec![spec; fleet.replicas.len()];
         Ok(fleet_engine::with_latency(fleet, cost.latency_s))
@@ -348,11 +333,10 @@ impl FleetOptions {
         let block_size = spec.scheduler.block_size;
         let needed = self.least_blocks(preset, spec);
         if tokens > KV_TOKENS_MAX || tokens / block_size < needed {
-            let message = format!(
+            bail!(usage(format!(
                 "--kv-tokens {tokens}: expected {}, which one request needs, to {KV_TOKENS_MAX}",
                 needed * block_size
-            );
-            return Err(UsageError(message).into());
+            )));
         }
         Ok(tokens / block_size)
     }
@@ -362,8 +346,7 @@ impl FleetOptions {
 fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
     if !SPEEDS.contains(&speed) {
         let (least, most) = (SPEEDS.start(), SPEEDS.end());
-        let message = format!("--replica-speeds {speed}: expected {least} to {most}");
-        return Err(UsageError(message).into());
+        bail!(usage(format!("--replica-speeds {speed}: expected {least} to {most}")));
     }
     Ok(cost.faster(speed))
 }
@@ -372,14 +355,13 @@ fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
 fn one(preset: FleetPreset, name: &str) -> Result<Profile> {
     let own = preset.profiles().into_iter().find(|profile| profile.name == name);
     let found = own.map_or_else(|| name.parse::<Profile>(), Ok);
-    found.map_err(|error| UsageError(format!("--strategies: {error}")).into())
+    found.map_err(|error| usage(format!("--strategies: {error}")))
 }
 
 fn within(option: &str, value: Option<f64>, most: f64) -> Result<Option<f64>> {
     match value {
         Some(value) if !(0.0..=most).contains(&value) => {
-            let message = format!("{option} {value}: expected a number from 0 to {most}");
-            Err(UsageError(message).into())
+            bail!(usage(format!("{option} {value}: expected a number from 0 to {most}")))
         }
         value => Ok(value),
     }

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use crate::exit::usage;
+use anyhow::{Result, bail};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::format::conversation;
@@ -78,14 +78,11 @@ pub(crate) fn run(planted: &PlantedCommand) -> Result<()> {
     let conversations = planted.conversations;
     // The size is checked before the generator, which accepts any number.
     if conversations > CONVERSATIONS_MAX {
-        return Err(UsageError(format!(
-            "--conversations {conversations}: more than {CONVERSATIONS_MAX}"
-        ))
-        .into());
+        bail!(usage(format!("--conversations {conversations}: more than {CONVERSATIONS_MAX}")));
     }
     let parameters = parameters(planted);
     let generator = parameters.generate();
-    let generator = generator.map_err(|error| UsageError(error.to_string()))?;
+    let generator = generator.map_err(|error| usage(error))?;
     let written = output::to(&planted.output, |out| Ok(write(generator, conversations, out)?))?;
     if let Some((turns, num_unknown)) = written {
         output::note(&summary(&parameters, &turns, num_unknown));
@@ -183,7 +180,7 @@ mod tests {
     fn check_bad(args: &str, part: &str) {
         let args = format!("{args} -o /dev/null");
         let error = run(&parse(&args)).expect_err(&args);
-        assert!(error.is::<UsageError>(), "{args}: {error:#}");
+        assert!(error.is::<headstart_core::UsageError>(), "{args}: {error:#}");
         assert!(error.to_string().contains(part), "{args}: {error:#}");
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use headstart_core::UsageError;
 use headstart_core::figures::{counted, thousands};
 use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
 use super::sessions::SessionCounter;
+use crate::exit::usage;
 
 /// Requests between two updates of the progress.
 const BAR_STEP: u64 = 256;
@@ -103,10 +103,6 @@ fn list() -> Result<()> {
     })
 }
 
-fn usage(error: impl std::fmt::Display) -> UsageError {
-    UsageError(error.to_string())
-}
-
 /// The presets as one workload, with what the flags change.
 fn workload(synth: &Synth) -> Result<SynthWorkload> {
     let mut workloads = Vec::new();
@@ -145,7 +141,7 @@ fn workload(synth: &Synth) -> Result<SynthWorkload> {
 }
 
 /// Refuses what would fill a disk, or never end.
-fn check_size(workload: &SynthWorkload) -> Result<(), UsageError> {
+fn check_size(workload: &SynthWorkload) -> Result<()> {
     let duration = workload.duration.unwrap_or_default();
     if duration > Duration::from_secs(DAYS_MAX * 86_400) {
         let seconds = duration.as_secs_f64();
@@ -311,9 +307,9 @@ mod tests {
     }
 
     fn check_bad(args: &str, part: &str) {
-        let error = parse(args).and_then(|workload| Ok(workload.generate().map_err(usage)?));
+        let error = parse(args).and_then(|workload| workload.generate().map_err(usage));
         let error = error.expect_err(args);
-        assert!(error.is::<UsageError>(), "{args}: {error:#}");
+        assert!(error.is::<headstart_core::UsageError>(), "{args}: {error:#}");
         assert!(error.to_string().contains(part), "{args}: {error:#}");
     }
 

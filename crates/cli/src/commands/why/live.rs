@@ -1,13 +1,13 @@
 //! A running server's record of a request: sources of its prompt's tokens, and reasons for the
 //! misses.
 
-use anyhow::{Result, ensure};
-use headstart_core::UsageError;
+use anyhow::{Result, bail, ensure};
 use headstart_core::figures::thousands;
 use headstart_insight::{Bucket, Cause};
 use headstart_terminal::{self as output, aligned, colour};
 use serde_json::Value;
 
+use crate::exit::usage;
 use crate::server::{ServerOptions, one_line};
 
 /// Longest answer that is read: one request and all replicas that it could have gone to.
@@ -20,8 +20,7 @@ const OF_A_GATEWAY: [Bucket; 3] = [Bucket::IndexWrong, Bucket::HeldElsewhere, Bu
 pub(super) fn run(server: &ServerOptions, request: &str, as_json: bool) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if request.is_empty() || !request.bytes().all(is_plain) {
-        let message = format!("{request}: an id has letters, figures and -_.: only");
-        return Err(UsageError(message).into());
+        bail!(usage(format!("{request}: an id has letters, figures and -_.: only")));
     }
     let path = format!("/debug/requests/{request}");
     let record = server.json(&path, ANSWER_BYTES_MAX)?;

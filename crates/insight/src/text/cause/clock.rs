@@ -27,16 +27,9 @@ const LINE_WORDS: usize = 24;
 const PLAIN_WORDS: usize = 3;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
-    moved_on(aligned).or_else(|| came_or_went(aligned))
-}
-
-/// A line that says the time and that only one of both has.
-fn came_or_went(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
-    value::first(
-        aligned,
-        |region| is_line(aligned, region),
-        |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
-    )
+    let moved_on = value::first(aligned, is_clock).map(|spans| spans.widened(aligned, whole));
+    // Or a line that says the time and that only one of both has.
+    moved_on.or_else(|| value::first(aligned, is_line))
 }
 
 /// Whether a region is a line that says the time in one text, and nothing in the other.
@@ -61,15 +54,6 @@ fn is_line(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let is_short = line.len() <= LINE_WORDS && plain <= most;
     let mut line = line;
     is_short && line.any(is_time)
-}
-
-fn moved_on(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
-    let spans = value::first(
-        aligned,
-        |region| is_clock(aligned, region),
-        |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
-    )?;
-    Some(WordSpans { old: whole(&aligned.old, spans.old), new: whole(&aligned.new, spans.new) })
 }
 
 /// Whether all that changed in a region is of a time.

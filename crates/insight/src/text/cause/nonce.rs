@@ -26,12 +26,7 @@ const FRONT_WORDS: usize = 8;
 const PIECES_MAX: usize = 64;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
-    let spans = value::first(
-        aligned,
-        |region| is_nonce(aligned, region),
-        |region| is_nonce(aligned, region) || super::clock::is_clock(aligned, region),
-    )?;
-    Some(WordSpans { old: whole(&aligned.old, spans.old), new: whole(&aligned.new, spans.new) })
+    value::first(aligned, is_nonce).map(|spans| spans.widened(aligned, whole))
 }
 
 /// Whether all that changed in a region is of ids, or of times beside them.

@@ -4,18 +4,18 @@
 use headstart_core::block::{lookahead_extra, media_extra};
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
+use headstart_router::stream::StreamBatch;
 use rmpv::Value;
 
+use super::ToldBatch;
 use crate::codec::extras::KEYS_MAX;
-use crate::codec::{
-    DecodeError, EventBatch, SKIPPED_MAX, SkipReason, SkippedEvent, TYPE_CHARS_MAX,
-};
+use crate::codec::{DecodeError, SkipReason, SkippedEvent, TYPE_CHARS_MAX};
 
 /// Deepest nesting that is read; recursion needs a bound.
 const DEPTH_MAX: usize = 600;
 
 /// Reads one payload; `None` where it is nested too deeply for this reader.
-pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<EventBatch, DecodeError>> {
+pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<ToldBatch, DecodeError>> {
     let value = match rmpv::decode::read_value_with_max_depth(&mut &payload[..], DEPTH_MAX) {
         Ok(value) => value,
         Err(rmpv::decode::Error::DepthLimitExceeded) => return None,
@@ -24,12 +24,13 @@ pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<EventBatch, DecodeEr
     Some(batch(&value).ok_or(DecodeError::NotABatch))
 }
 
-fn batch(value: &Value) -> Option<EventBatch> {
+fn batch(value: &Value) -> Option<ToldBatch> {
     let ts = field(value, Some(0), "ts").and_then(Value::as_f64);
-    let mut batch = EventBatch {
+    let mut skipped = Vec::new();
+    let mut batch = StreamBatch {
         ts: ts.filter(|ts| ts.is_finite()),
         rank: field(value, Some(2), "data_parallel_rank").and_then(unsigned),
-        ..EventBatch::default()
+        ..StreamBatch::default()
     };
     for (index, value) in field(value, Some(1), "events")?.as_array()?.iter().enumerate() {
         match event(value) {
@@ -47,14 +48,12 @@ fn batch(value: &Value) -> Option<EventBatch> {
                     let name = format!("{}{dots}", kept.escape_default());
                     batch.unknown_type = Some(name.into());
                 }
-                batch.num_skipped += 1;
-                batch.may_have_removed |= may_have_removed;
-                batch.skipped.push(SkippedEvent { index, reason, may_have_removed });
+                batch.damage.add(reason.label(), may_have_removed);
+                skipped.push(SkippedEvent { index, reason, may_have_removed });
             }
         }
     }
-    batch.skipped.truncate(SKIPPED_MAX);
-    Some(batch)
+    Some(ToldBatch { batch, skipped })
 }
 
 /// The element at `index` of an array or the value of `name` in a map, unless it is nil.

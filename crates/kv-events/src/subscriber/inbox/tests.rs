@@ -154,16 +154,6 @@ fn what_cannot_be_read_is_reported() {
     assert_eq!((report.last_ts, report.rank_mismatches), (Some(14.0), 0));
 }
 
-#[test]
-fn a_long_list_of_reasons_is_summed_up() {
-    let mut batch = EventBatch { num_skipped: 9, may_have_removed: true, ..EventBatch::default() };
-    assert_eq!(damage(&EventBatch::default()), Damage::None);
-    let reasons = vec![("unlisted", 9)];
-    assert_eq!(damage(&batch), Damage::Skipped { reasons, may_have_removed: true });
-    batch.num_skipped = 0;
-    assert_eq!(damage(&batch), Damage::None);
-}
-
 /// Two replays in a row that time out are a problem, whether with no answer or a partial one; a
 /// complete replay clears it.
 #[test]

@@ -1,12 +1,14 @@
 //! The layers, and one pass through them.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::attention::attention;
-use super::ops::{Activation, Norm};
-use super::product::TiledLinear;
-use super::tiles::{FeatureRow, TILE, TextBoundaries, Tiles};
+use super::ops::{Activation, Norm, RowWork};
+use super::product::PanelLinear;
+
+/// Tokens that a task normalizes.
+const TASK_TOKENS: usize = 32;
 
 /// A model's weights.
 #[derive(Debug)]
@@ -23,11 +25,11 @@ pub(super) struct BertModel {
 /// One layer's weights.
 #[derive(Debug)]
 pub(super) struct Layer {
-    pub(super) qkv: TiledLinear, // queries scaled by 1 / √dim
-    pub(super) out: TiledLinear,
+    pub(super) qkv: PanelLinear, // queries scaled by 1 / √dim
+    pub(super) out: PanelLinear,
     pub(super) attention_norm: Norm,
-    pub(super) up: TiledLinear,
-    pub(super) down: TiledLinear,
+    pub(super) up: PanelLinear,
+    pub(super) down: PanelLinear,
     pub(super) norm: Norm,
 }
 
@@ -48,113 +50,65 @@ impl TokenPooling {
     }
 }
 
-/// Activations, kept between batches.
-#[derive(Debug, Default)]
-pub(super) struct Workspace {
-    hidden: Tiles,
-    qkv: Tiles,
-    mixed: Tiles,
-    change: Tiles,
-    wide: Tiles,
-}
-
 impl BertModel {
     /// The last layer's output for the texts of a batch, pooled and scaled to length 1, into
     /// `out`, `[texts][hidden]`. A text without tokens, or whose sums are not finite, is zeros.
     ///
     /// # Panics
     /// When an id lies outside the vocabulary or a text has more tokens than there are positions.
-    pub(super) fn run(
-        &self,
-        texts: &[&[u32]],
-        pooling: TokenPooling,
-        space: &mut Workspace,
-        out: &mut [f32],
-    ) {
-        let spans = TextBoundaries::new(texts.iter().map(|text| text.len()));
-        self.embed(texts, &spans, &mut space.hidden);
-        let (tiles, hidden) = (spans.num_tiles(), self.hidden);
+    pub(super) fn run(&self, texts: &[&[u32]], pooling: TokenPooling, out: &mut [f32]) {
+        let lengths = || texts.iter().map(|text| text.len());
+        let mut x = self.embed(texts);
         for layer in &self.layers {
-            let Workspace { hidden: x, qkv, mixed, change, wide } = space;
-            // Batches differ in size. Old contents may stay, because every live lane is
-            // overwritten.
-            qkv.resize(tiles, layer.qkv.n());
-            mixed.resize(tiles, hidden);
-            change.resize(tiles, hidden);
-            wide.resize(tiles, layer.up.n());
-            layer.qkv.apply(x, qkv, &spans, None);
-            attention(qkv, self.num_heads, &spans, mixed);
-            layer.out.apply(mixed, change, &spans, None);
+            let qkv = layer.qkv.apply(&x, None);
+            let mixed = attention(&qkv, self.hidden, self.num_heads, lengths());
             // BERT normalizes after the sum, unlike later models.
-            add_and_norm(&layer.attention_norm, x, Some(change));
-            layer.up.apply(x, wide, &spans, Some(self.activation));
-            layer.down.apply(wide, change, &spans, None);
-            add_and_norm(&layer.norm, x, Some(change));
+            add_and_norm(&layer.attention_norm, &mut x, &layer.out.apply(&mixed, None));
+            let wide = layer.up.apply(&x, Some(self.activation));
+            add_and_norm(&layer.norm, &mut x, &layer.down.apply(&wide, None));
         }
-        for (text, out) in spans.texts().zip(out.chunks_exact_mut(hidden)) {
-            pool(&space.hidden, text, pooling, out);
+        let mut rest = &x[..];
+        for (length, out) in lengths().zip(out.chunks_exact_mut(self.hidden)) {
+            let (text, behind) = rest.split_at(length * self.hidden);
+            pool(text, pooling, out);
+            rest = behind;
         }
     }
 
-    /// Sum of the embeddings of word, position and type, normalized; spare lanes are zeros first.
-    fn embed(&self, texts: &[&[u32]], spans: &TextBoundaries, x: &mut Tiles) {
-        let hidden = self.hidden;
-        x.resize(spans.num_tiles(), hidden);
-        x.rows_mut().fill(FeatureRow::ZERO);
-        for (span, text) in spans.texts().zip(texts) {
-            for ((token, id), position) in span.zip(*text).zip(self.positions.chunks_exact(hidden))
-            {
-                let word = &self.words[*id as usize * hidden..][..hidden];
-                let tile = &mut x.rows_mut()[token / TILE * hidden..][..hidden];
-                for ((row, word), position) in tile.iter_mut().zip(word).zip(position) {
-                    row.0[token % TILE] = word + position;
-                }
+    /// Sum of the embeddings of word, position and type, normalized: `[tokens, hidden]`.
+    fn embed(&self, texts: &[&[u32]]) -> Vec<f32> {
+        let mut words = Vec::new();
+        let mut positions = Vec::new();
+        for text in texts {
+            for id in *text {
+                words.extend_from_slice(&self.words[*id as usize * self.hidden..][..self.hidden]);
             }
+            positions.extend_from_slice(&self.positions[..text.len() * self.hidden]);
         }
-        add_and_norm(&self.norm, x, None);
+        add_and_norm(&self.norm, &mut words, &positions);
+        words
     }
 }
 
-/// `x = norm(x + change)`, a task per tile.
-fn add_and_norm(norm: &Norm, x: &mut Tiles, change: Option<&Tiles>) {
-    let arch = Arch::new();
-    // The embeddings have no change to add, and one code path serves both.
-    let nothing = vec![FeatureRow::ZERO; x.width()];
-    let width = x.width();
-    let tiles = x.rows_mut().par_chunks_exact_mut(width).enumerate();
-    tiles.for_each(|(tile, x)| {
-        let change = change.map_or(&nothing[..], |change| change.tile(tile));
-        arch.dispatch(NormTile { norm, x, change });
+/// `x = norm(x + change)`, token by token.
+fn add_and_norm(norm: &Norm, x: &mut [f32], change: &[f32]) {
+    let (width, arch) = (norm.weight.len(), Arch::new());
+    let changes = change.par_chunks(TASK_TOKENS * width);
+    x.par_chunks_mut(TASK_TOKENS * width).zip(changes).for_each(|(x, change)| {
+        arch.dispatch(RowWork::AddAndNorm { norm, x, change });
     });
 }
 
-struct NormTile<'a> {
-    norm: &'a Norm,
-    x: &'a mut [FeatureRow],
-    change: &'a [FeatureRow],
-}
-
-impl WithSimd for NormTile<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.norm.add_and_apply(self.x, self.change);
-    }
-}
-
-/// One text's vector, of length 1.
-fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: TokenPooling, out: &mut [f32]) {
-    let tokens = match pooling {
-        TokenPooling::Mean => text,
-        // An empty text has no first token.
-        TokenPooling::First => text.start..text.end.min(text.start + 1),
-    };
+/// One text's vector, of length 1, from its tokens' `[tokens, hidden]`.
+fn pool(text: &[f32], pooling: TokenPooling, out: &mut [f32]) {
+    let width = out.len();
+    let tokens = text.chunks_exact(width).take(match pooling {
+        TokenPooling::Mean => usize::MAX,
+        TokenPooling::First => 1,
+    });
     out.fill(0.0);
     for token in tokens {
-        for (out, row) in out.iter_mut().zip(x.tile(token / TILE)) {
-            *out += row.0[token % TILE];
-        }
+        out.iter_mut().zip(token).for_each(|(out, x)| *out += x);
     }
     // In f64, because the squares of large activations overflow f32.
     let squares: f64 = out.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();

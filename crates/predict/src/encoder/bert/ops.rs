@@ -1,6 +1,61 @@
 //! Element-wise mathematics, written so that the compiler vectorizes it inside `Arch::dispatch`.
 
-use super::tiles::{FeatureRow, TILE};
+use pulp::{Simd, WithSimd};
+
+/// Work on rows of values, compiled for the vectors of this machine by `Arch::dispatch`.
+pub(super) enum RowWork<'a> {
+    /// Replaces each value by the function of it.
+    Activate { activation: Activation, values: &'a mut [f32] },
+    /// `x = norm(x + change)`, token by token.
+    AddAndNorm { norm: &'a Norm, x: &'a mut [f32], change: &'a [f32] },
+    /// Turns the first `tokens` scores of each row of `width` into weights with a sum of 1, and the
+    /// others into zeros.
+    Soften { scores: &'a mut [f32], width: usize, tokens: usize },
+}
+
+impl WithSimd for RowWork<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match self {
+            Self::Activate { activation, values } => activation.apply(values),
+            Self::AddAndNorm { norm, x, change } => {
+                x.iter_mut().zip(change).for_each(|(x, change)| *x += change);
+                for x in x.chunks_exact_mut(norm.weight.len()) {
+                    norm.apply(x);
+                }
+            }
+            Self::Soften { scores, width, tokens } => {
+                for scores in scores.chunks_exact_mut(width) {
+                    let (own, spare) = scores.split_at_mut(tokens);
+                    soften(own);
+                    spare.fill(0.0);
+                }
+            }
+        }
+    }
+}
+
+/// Values that are folded side by side: a vector of any processor, or two.
+pub(super) const LANES: usize = 16;
+
+/// Folds `values` into lanes, value by value from `start` on. One sum for all would be computed
+/// without vectors, because its order is fixed.
+#[inline(always)]
+fn lanes(values: &[f32], start: f32, fold: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
+    let mut lanes = [start; LANES];
+    let (whole, rest) = values.as_chunks::<LANES>();
+    for values in whole {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane = fold(*lane, *value);
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane = fold(*lane, *value);
+    }
+    lanes
+}
 
 /// The function between the two products of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,28 +80,22 @@ impl Activation {
 
     /// Replaces each value by the function of it.
     #[inline(always)]
-    pub(super) fn apply(self, rows: &mut [FeatureRow]) {
+    fn apply(self, values: &mut [f32]) {
         // Plain calls: one through a parameter would be compiled without the caller's vectors.
         match self {
             Self::Gelu => {
-                for row in rows {
-                    for x in &mut row.0 {
-                        *x = gelu(*x);
-                    }
+                for x in values {
+                    *x = gelu(*x);
                 }
             }
             Self::GeluTanh => {
-                for row in rows {
-                    for x in &mut row.0 {
-                        *x = gelu_tanh(*x);
-                    }
+                for x in values {
+                    *x = gelu_tanh(*x);
                 }
             }
             Self::Relu => {
-                for row in rows {
-                    for x in &mut row.0 {
-                        *x = if *x > 0.0 { *x } else { 0.0 };
-                    }
+                for x in values {
+                    *x = if *x > 0.0 { *x } else { 0.0 };
                 }
             }
         }
@@ -62,42 +111,62 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    /// `x = norm(x + y)` for one tile, token by token; a token is a lane.
+    /// Normalizes the features of one token.
     #[inline(always)]
-    pub(super) fn add_and_apply(&self, x: &mut [FeatureRow], y: &[FeatureRow]) {
-        let mut mean = [0.0f32; TILE];
-        for (x, y) in x.iter_mut().zip(y) {
-            for ((x, y), mean) in x.0.iter_mut().zip(&y.0).zip(&mut mean) {
-                *x += y;
-                *mean += *x;
-            }
-        }
-        let scale = 1.0 / x.len() as f32;
-        mean.iter_mut().for_each(|mean| *mean *= scale);
+    fn apply(&self, x: &mut [f32]) {
+        let share = 1.0 / x.len() as f32;
+        let sums = lanes(
+            x,
+            0.0,
+            #[inline(always)]
+            |sum, x| sum + x,
+        );
+        let mean = sums.iter().sum::<f32>() * share;
         // A second pass over the distances: the difference of two large sums would lose digits.
-        let mut inverse = [0.0f32; TILE];
-        for x in x.iter() {
-            for ((x, mean), squares) in x.0.iter().zip(&mean).zip(&mut inverse) {
-                let distance = x - mean;
-                *squares = distance.mul_add(distance, *squares);
-            }
-        }
-        for variance in &mut inverse {
-            *variance = 1.0 / (*variance * scale + self.eps).sqrt();
-        }
+        let squares = lanes(
+            x,
+            0.0,
+            #[inline(always)]
+            |sum, x| (x - mean).mul_add(x - mean, sum),
+        );
+        let inverse = 1.0 / (squares.iter().sum::<f32>() * share + self.eps).sqrt();
         for ((x, weight), bias) in x.iter_mut().zip(&self.weight).zip(&self.bias) {
-            for ((x, mean), inverse) in x.0.iter_mut().zip(&mean).zip(&inverse) {
-                *x = ((*x - mean) * inverse).mul_add(*weight, *bias);
-            }
+            *x = ((*x - mean) * inverse).mul_add(*weight, *bias);
         }
     }
+}
+
+/// Turns the scores of a query into weights with a sum of 1.
+#[inline(always)]
+fn soften(scores: &mut [f32]) {
+    let most = lanes(
+        scores,
+        f32::NEG_INFINITY,
+        #[inline(always)]
+        // `f32::max` has a rule for NaN, which costs instructions in this loop.
+        |most, score| if score > most { score } else { most },
+    );
+    let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    for score in scores.iter_mut() {
+        // Relative to the largest, so no power overflows.
+        *score = exp(*score - most);
+    }
+    let sums = lanes(
+        scores,
+        0.0,
+        #[inline(always)]
+        |sum, weight| sum + weight,
+    );
+    // The largest score adds 1 to the sum, so it is never 0.
+    let scale = 1.0 / sums.iter().sum::<f32>();
+    scores.iter_mut().for_each(|score| *score *= scale);
 }
 
 /// `e^x` to 2 ulp for `x` in [-87, 88], clamped beyond.
 ///
 /// Source: Cody-Waite reduction to `2^n · e^r`, |r| ≤ ln 2 / 2, and the degree-6 Taylor series.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+fn exp(x: f32) -> f32 {
     /// 1.5 · 2²³: adding it rounds to an integer that sits in the low mantissa bits.
     const ROUND: f32 = 12_582_912.0;
     /// ln 2 in two parts; the first has few bits, so that `n * LN2_HIGH` is exact.

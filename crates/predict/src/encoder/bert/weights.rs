@@ -9,7 +9,7 @@ use super::EncoderError;
 use super::config::BertConfig;
 use super::forward::{BertModel, Layer};
 use super::ops::Norm;
-use super::product::TiledLinear;
+use super::product::PanelLinear;
 
 /// The tensors of a file, under names with or without `bert.` before them.
 pub(super) struct Weights<'a> {
@@ -58,7 +58,7 @@ impl<'a> Weights<'a> {
         let name = |part: &str| format!("encoder.layer.{index}.{part}");
         let linear = |part: &str, n, k| {
             let (weight, bias) = self.dense(&name(part), n, k)?;
-            Ok(TiledLinear::new(&weight, bias))
+            Ok(PanelLinear::new(&weight, bias))
         };
         Ok(Layer {
             qkv: self.qkv(&name("attention.self"), config)?,
@@ -72,7 +72,7 @@ impl<'a> Weights<'a> {
 
     /// Queries, keys and values as one matrix, `[3 · hidden, hidden]`; the scale of the scores
     /// goes into the queries.
-    fn qkv(&self, name: &str, config: &BertConfig) -> Result<TiledLinear, EncoderError> {
+    fn qkv(&self, name: &str, config: &BertConfig) -> Result<PanelLinear, EncoderError> {
         let hidden = config.hidden;
         // Scaled once here, and not each score in each attention.
         let scale = 1.0 / ((hidden / config.num_heads) as f32).sqrt();
@@ -86,7 +86,7 @@ impl<'a> Weights<'a> {
             weight.extend(more);
             bias.extend(more_bias);
         }
-        Ok(TiledLinear::new(&weight, bias))
+        Ok(PanelLinear::new(&weight, bias))
     }
 
     fn dense(&self, name: &str, n: usize, k: usize) -> Result<(Vec<f32>, Vec<f32>), EncoderError> {

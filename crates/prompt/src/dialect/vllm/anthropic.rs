@@ -15,7 +15,7 @@
 use serde_json::{Map, Value, json};
 
 use super::messages::BILLING_HEADER;
-use crate::dialect::{NoExactTokens, take};
+use crate::dialect::{NoExactTokens, object, set, take};
 
 /// Template properties that decide how a request is converted.
 #[derive(Clone, Copy, Debug)]
@@ -70,20 +70,14 @@ pub(super) fn to_chat(
         chat.insert(0, json!({"role": "system", "content": system}));
     }
     let mut fields = Map::new();
-    fields.insert("messages".to_owned(), chat.into());
-    if let Some(tools) = tools(take(&mut request, "tools"))? {
-        fields.insert("tools".to_owned(), tools);
-    }
+    set(&mut fields, "messages", Value::Array(chat));
+    set(&mut fields, "tools", tools(take(&mut request, "tools"))?);
     let effort = take(&mut request, "output_config").map(|config| config["effort"].clone());
     // A request that disables thinking has its effort replaced.
     let effort = (probed.effort_when_disabled.map(Value::from))
         .or_else(|| effort.filter(|effort| !effort.is_null()));
-    if let Some(effort) = effort {
-        fields.insert("reasoning_effort".to_owned(), effort);
-    }
-    if let Some(variables) = take(&mut request, "chat_template_kwargs") {
-        fields.insert("chat_template_kwargs".to_owned(), variables);
-    }
+    set(&mut fields, "reasoning_effort", effort);
+    set(&mut fields, "chat_template_kwargs", take(&mut request, "chat_template_kwargs"));
     Ok(fields)
 }
 
@@ -232,12 +226,8 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         Some(_) => return Err(NoExactTokens::Malformed("tools")),
     };
     let chat = |tool: Value| {
-        let Value::Object(mut schema) = tool["input_schema"].clone() else {
-            return Err(NoExactTokens::Malformed("tools"));
-        };
-        if !schema.contains_key("type") {
-            schema.insert("type".to_owned(), "object".into());
-        }
+        let mut schema = object(tool["input_schema"].clone(), "tools")?;
+        schema.entry("type").or_insert_with(|| "object".into());
         let mut function = json!({"name": tool["name"], "parameters": schema});
         for name in ["description", "strict", "defer_loading"] {
             // An absent field becomes `null` here, and `vllm::tool` reads that as absent.

@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use super::VllmVersion;
 use crate::ChatTemplate;
 use crate::dialect::parts::{self, ContentPart};
-use crate::dialect::{ContentFormat, NoExactTokens, arguments, in_declared_order, take};
+use crate::dialect::{
+    ContentFormat, NoExactTokens, arguments, in_declared_order, object, set, take,
+};
 
 /// The start of the line that Claude Code puts in front of its system prompt.
 pub(super) const BILLING_HEADER: &str = "x-anthropic-billing-header";
@@ -39,18 +41,15 @@ pub(super) fn read(
     reading: Reading<'_>,
     has_media: &mut bool,
 ) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("messages");
-    let Value::Object(mut message) = message else {
-        return Err(malformed);
-    };
+    let mut message = object(message, "messages")?;
     let Some(Value::String(role)) = message.shift_remove("role") else {
-        return Err(malformed);
+        return Err(NoExactTokens::Malformed("messages"));
     };
     let content = message.shift_remove("content");
     let drops_header = role == "system" && reading.version.drops_billing_header();
     let parts = content_parts(content, drops_header)?;
     *has_media |= (parts.iter()).any(|part| matches!(part, ContentPart::Medium { .. }));
-    let content = match reading.template.vllm_content_format() {
+    let content: Value = match reading.template.vllm_content_format {
         ContentFormat::String => joined(parts, EmptyTexts::Drop).into(),
         // The results of tools are one text all the same.
         ContentFormat::Parts if role == "tool" && parts.iter().all(is_text) => {
@@ -59,29 +58,21 @@ pub(super) fn read(
         ContentFormat::Parts => parts.into_iter().map(ContentPart::into_value).collect(),
     };
     let mut read = Map::new();
-    read.insert("role".to_owned(), role.as_str().into());
-    read.insert("content".to_owned(), content);
+    set(&mut read, "role", Value::from(role.as_str()));
+    set(&mut read, "content", content);
     match role.as_str() {
         "assistant" => read.extend(of_assistant(&mut message, reading.first_of_call)?),
-        "tool" => copy(&mut message, "tool_call_id", &mut read),
+        "tool" => set(&mut read, "tool_call_id", message.shift_remove("tool_call_id")),
         _ => {}
     }
     for name in ["name", "task"] {
-        if message.get(name).is_some_and(Value::is_string) {
-            copy(&mut message, name, &mut read);
-        }
+        set(&mut read, name, message.shift_remove(name).filter(Value::is_string));
     }
     if role == "developer" {
         let tools = take(&mut message, "tools").map(developer_tools);
-        read.insert("tools".to_owned(), tools.unwrap_or(Value::Null));
+        set(&mut read, "tools", tools.unwrap_or(Value::Null));
     }
     Ok(read.into())
-}
-
-fn copy(from: &mut Map<String, Value>, name: &str, to: &mut Map<String, Value>) {
-    if let Some(value) = from.shift_remove(name) {
-        to.insert(name.to_owned(), value);
-    }
 }
 
 fn is_text(part: &ContentPart) -> bool {
@@ -154,42 +145,35 @@ fn of_assistant(
         // vLLM leaves an empty list out.
         Some(Value::Array(calls)) if calls.is_empty() => {}
         Some(Value::Array(calls)) => {
-            let calls: Result<Vec<_>, _> =
-                calls.into_iter().map(|call| tool_call(call, first)).collect();
-            read.insert("tool_calls".to_owned(), calls?.into());
+            let calls = calls.into_iter().map(|call| tool_call(call, first));
+            set(&mut read, "tool_calls", calls.collect::<Result<Value, _>>()?);
         }
         Some(_) => return Err(NoExactTokens::Malformed("tool_calls")),
     }
     let deprecated = take(message, "reasoning_content");
-    if let Some(reasoning) = take(message, "reasoning").or(deprecated) {
-        // Templates use either name, so the text is set under both.
-        read.insert("reasoning".to_owned(), reasoning.clone());
-        read.insert("reasoning_content".to_owned(), reasoning);
-    }
+    let reasoning = take(message, "reasoning").or(deprecated);
+    // Templates use either name, so the text is set under both.
+    set(&mut read, "reasoning", reasoning.clone());
+    set(&mut read, "reasoning_content", reasoning);
     Ok(read)
 }
 
 /// A call with its keys in declared order and its arguments as an object.
 fn tool_call(call: Value, first: FirstOfCall) -> Result<Value, NoExactTokens> {
-    let malformed = NoExactTokens::Malformed("tool_calls");
-    let Value::Object(mut call) = call else {
-        return Err(malformed);
-    };
-    let Some(Value::Object(mut function)) = take(&mut call, "function") else {
-        return Err(malformed);
-    };
+    let mut call = object(call, "tool_calls")?;
+    let mut function = object(take(&mut call, "function"), "tool_calls")?;
     let parsed = match function.shift_remove("arguments") {
         // Arguments that are no JSON object become an empty one.
         Some(Value::String(text)) => arguments(&text).unwrap_or_default(),
-        _ => return Err(malformed),
+        _ => return Err(NoExactTokens::Malformed("tool_calls")),
     };
-    function.insert("arguments".to_owned(), parsed.into());
+    set(&mut function, "arguments", Value::Object(parsed));
     let order = match first {
         FirstOfCall::Arguments => ["arguments", "name"],
         FirstOfCall::Name => ["name", "arguments"],
     };
     let function = in_declared_order(function, &order);
-    call.insert("function".to_owned(), function.into());
+    set(&mut call, "function", Value::Object(function));
     Ok(in_declared_order(call, &["id", "function", "type"]).into())
 }
 

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::VllmVersion;
-use crate::dialect::{NoExactTokens, take};
+use crate::dialect::{NoExactTokens, refuse, set, take};
 
 /// The chat request of `request`.
 ///
@@ -19,11 +19,7 @@ pub(super) fn to_chat(
     version: VllmVersion,
 ) -> Result<Map<String, Value>, NoExactTokens> {
     // These refer to state that only the engine holds.
-    for field in ["previous_response_id", "conversation", "prompt"] {
-        if take(&mut request, field).is_some() {
-            return Err(NoExactTokens::Unsupported(field));
-        }
-    }
+    refuse(&mut request, &["previous_response_id", "conversation", "prompt"])?;
     let mut messages = Vec::new();
     if let Some(Value::String(text)) = take(&mut request, "instructions")
         && !text.is_empty()
@@ -43,23 +39,17 @@ pub(super) fn to_chat(
         _ => return Err(NoExactTokens::Malformed("input")),
     }
     let mut fields = Map::new();
-    fields.insert("messages".to_owned(), messages.into());
+    set(&mut fields, "messages", Value::Array(messages));
     if continues {
-        fields.insert("continue_final_message".to_owned(), true.into());
-        fields.insert("add_generation_prompt".to_owned(), false.into());
+        set(&mut fields, "continue_final_message", Value::Bool(true));
+        set(&mut fields, "add_generation_prompt", Value::Bool(false));
     }
-    if let Some(Value::Array(tools)) = take(&mut request, "tools")
-        && let Some(tools) = chat_tools(tools, version)?
-    {
-        fields.insert("tools".to_owned(), tools);
+    if let Some(Value::Array(tools)) = take(&mut request, "tools") {
+        set(&mut fields, "tools", chat_tools(tools, version)?);
     }
     let effort = take(&mut request, "reasoning").map(|reasoning| reasoning["effort"].clone());
-    if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
-        fields.insert("reasoning_effort".to_owned(), effort);
-    }
-    if let Some(variables) = take(&mut request, "chat_template_kwargs") {
-        fields.insert("chat_template_kwargs".to_owned(), variables);
-    }
+    set(&mut fields, "reasoning_effort", effort.filter(|effort| !effort.is_null()));
+    set(&mut fields, "chat_template_kwargs", take(&mut request, "chat_template_kwargs"));
     Ok(fields)
 }
 
@@ -200,8 +190,7 @@ fn flat_name(namespace: &str, name: &str) -> String {
 
 fn chat_function(mut tool: Value) -> Result<Value, NoExactTokens> {
     let mut function = json!({});
-    let fields = ["name", "description", "parameters", "strict", "defer_loading"];
-    for name in fields {
+    for name in ["name", "description", "parameters", "strict", "defer_loading"] {
         function[name] = tool[name].take();
     }
     if function["name"].is_string() {

@@ -49,12 +49,8 @@ impl Ledger {
     pub fn apply(&mut self, update: Update<'_>, now: Nanos) {
         match update {
             Update::Track { .. } | Update::Forget => self.contents = Contents::default(),
-            Update::Events(events) => {
-                events.iter().for_each(|event| self.contents.apply(event, now));
-            }
-            Update::Doubt => self.contents.doubt(now),
-            Update::Trust => self.contents.trust(now),
             Update::Assume(_) => {}
+            _ => self.contents.update(update, now),
         }
     }
 

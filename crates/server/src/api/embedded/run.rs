@@ -1,47 +1,32 @@
 //! One answer on its way from a replica to the client.
 
-use std::sync::Arc;
-
 use axum::response::Response;
-use headstart_core::{Nanos, TokenId};
-use headstart_engine::FinishReason;
+use headstart_core::TokenId;
+use headstart_engine::{FinishReason, Output};
 use headstart_insight::text::Sketch;
 use http::{HeaderValue, header};
 
 use super::super::body::{self, BodyWriter, ClientGone};
 use super::super::call::CompletionCall;
-use super::super::counted::ErrorCounter;
 use super::super::own_headers::{CACHED_HEADER, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
-use super::tokens::server_error;
 use crate::answer::{Answer, Finish, Piece};
-use crate::gateway::{EmbeddedReplicas, HttpGateway, PrefilledRequest};
+use crate::gateway::{EmbeddedReplicas, PrefilledRequest};
 use crate::insight::AnswerFacts;
 use crate::metrics::PromptSources;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
 use crate::shape::{AnswerWriter, Events, Usage};
-use crate::spans::RequestTimeline;
 
 /// An answer being generated.
 pub(super) struct GenerationRun {
-    gateway: Arc<HttpGateway>,
+    call: CompletionCall,
     reply: ReplyFormat,
     accepted: PrefilledRequest,
     answer: Answer,
     usage: Usage,
-    arrival: Nanos,
-    timeline: RequestTimeline,
-    errors: Option<ErrorCounter>,
     /// Its end is the end of the conversation's turn.
     _forecast: Option<Forecast>,
-}
-
-/// Prompt data of a run: length in tokens, sketch, forecast.
-pub(super) struct RunPrompt {
-    pub(super) tokens: usize,
-    pub(super) sketch: Option<Sketch>,
-    pub(super) forecast: Option<Forecast>,
 }
 
 /// Shape of the answer, and the id and model name in it.
@@ -53,51 +38,42 @@ pub(super) struct ReplyFormat {
 
 /// A request with its first token, and how it is answered.
 pub(super) struct AcceptedRun {
-    pub(super) prompt: RunPrompt,
+    pub(super) prompt_tokens: usize,
+    pub(super) sketch: Option<Sketch>,
+    pub(super) forecast: Option<Forecast>,
     pub(super) reply: ReplyFormat,
     pub(super) accepted: PrefilledRequest,
 }
 
 impl GenerationRun {
     pub(super) fn start(
-        call: &CompletionCall,
+        call: CompletionCall,
         embedded: &EmbeddedReplicas,
         generation: &Generation,
         run: AcceptedRun,
     ) -> Self {
-        let AcceptedRun { mut prompt, reply, accepted } = run;
-        let gateway = call.gateway.clone();
+        let AcceptedRun { prompt_tokens, sketch, mut forecast, reply, accepted } = run;
         let tokenizer = embedded.prompt.tokenizer.clone();
         let answer = match generation.max_tokens {
             // The engine computes one token even for a prompt that is only made ready.
             Some(0) => Answer::unwanted(tokenizer),
             _ => Answer::new(tokenizer, generation.stop.clone()),
         };
-        if let Some(forecast) = &mut prompt.forecast {
+        if let Some(forecast) = &mut forecast {
             forecast.answering();
         }
-        let usage = prompt_usage(prompt.tokens, embedded.block_size, &accepted.sources);
-        let run = Self {
-            gateway,
-            reply,
-            accepted,
-            answer,
-            usage,
-            arrival: call.arrival,
-            timeline: call.timeline.clone(),
-            errors: call.errors.clone(),
-            _forecast: prompt.forecast,
-        };
+        let usage = prompt_usage(prompt_tokens, embedded.block_size, &accepted.sources);
+        let run = Self { call, reply, accepted, answer, usage, _forecast: forecast };
         let waited_s = run.note_first_token();
         let answered = AnswerFacts {
             id: Some(&run.reply.id),
-            request_id: call.request_id(),
+            request_id: run.call.request_id(),
             model: &run.reply.model,
             ttft_s: Some(waited_s),
         };
         // The answer's length does not change what was cached: the request is explained at its
         // first token.
-        run.accepted.reservation.explain(&answered, prompt.sketch);
+        run.accepted.reservation.explain(&answered, sketch);
         run
     }
 
@@ -122,7 +98,8 @@ impl GenerationRun {
     }
 
     /// The answer piece by piece.
-    pub(super) fn stream(self, call: &CompletionCall) -> Response {
+    pub(super) fn stream(self) -> Response {
+        let call = &self.call;
         let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
@@ -163,8 +140,8 @@ impl GenerationRun {
         let piece = match next {
             Ok(piece) => piece,
             Err(error) => {
-                if let Some(errors) = &self.errors {
-                    errors.broke_off(&self.gateway, &error);
+                if let Some(errors) = &self.call.errors {
+                    errors.broke_off(&self.call.gateway, &error);
                 }
                 self.reply.shape.fail(&error, events);
                 return true;
@@ -191,7 +168,9 @@ impl GenerationRun {
 
     async fn next(&mut self) -> Result<Piece, ApiError> {
         match self.accepted.events.recv().await {
-            Some(ReplicaEvent::Token { token, finish }) => self.take(token, finish),
+            Some(ReplicaEvent::Output(Output::Token { token, finish, .. })) => {
+                self.take(token, finish)
+            }
             Some(_) | None => Err(ApiError::replica_gone(
                 "the replica failed in the middle of the answer; send the request again",
             )),
@@ -199,7 +178,7 @@ impl GenerationRun {
     }
 
     fn take(&mut self, token: TokenId, finish: Option<FinishReason>) -> Result<Piece, ApiError> {
-        self.answer.push(token, finish).map_err(|error| server_error(&error.to_string()))
+        self.answer.push(token, finish).map_err(|error| ApiError::internal(error.to_string()))
     }
 
     fn describe(&self, response: &mut Response) {
@@ -213,18 +192,23 @@ impl GenerationRun {
         }
     }
 
+    /// Seconds since the request's arrival.
+    fn seconds(&self) -> f64 {
+        self.call.gateway.clock.now().since(self.call.arrival).as_secs_f64()
+    }
+
     /// Seconds from the request's arrival to its first token.
     fn note_first_token(&self) -> f64 {
-        let metrics = &self.gateway.metrics;
+        let metrics = &self.call.gateway.metrics;
         let labels = [&self.reply.model[..], self.accepted.reservation.replica_name()];
-        let waited = self.gateway.clock.now().since(self.arrival).as_secs_f64();
+        let waited = self.seconds();
         metrics.requests.ttft.with_label_values(&labels).observe(waited);
         metrics.requests.cache_queries.with_label_values(&labels).inc_by(self.usage.prompt as u64);
         metrics.requests.cache_hits.with_label_values(&labels).inc_by(self.usage.cached as u64);
         metrics.requests.prompt_tokens.with_label_values(&labels).inc_by(self.usage.prompt as u64);
         let PrefilledRequest { sources, engine, .. } = &self.accepted;
         let prompt = self.usage.prompt;
-        self.timeline.note(|facts| {
+        self.call.timeline.note(|facts| {
             facts.model = Some(self.reply.model.clone());
             facts.replica = Some(self.accepted.reservation.replica());
             facts.prompt_tokens = Some(prompt);
@@ -245,21 +229,17 @@ impl GenerationRun {
     /// Counts the answer.
     fn finish(&mut self, finish: &Finish) {
         self.usage.completion = self.answer.tokens();
-        let metrics = &self.gateway.metrics;
+        let metrics = &self.call.gateway.metrics;
         let replica = self.accepted.reservation.replica_name();
         let model = &self.reply.model[..];
         let labels = [model, replica];
-        let took = self.gateway.clock.now().since(self.arrival).as_secs_f64();
-        self.timeline.note(|facts| {
+        self.call.timeline.note(|facts| {
             facts.output_tokens = Some(self.usage.completion);
             facts.is_complete = true;
         });
-        metrics.requests.e2e.with_label_values(&labels).observe(took);
-        metrics
-            .requests
-            .generation_tokens
-            .with_label_values(&labels)
-            .inc_by(self.usage.completion as u64);
+        metrics.requests.e2e.with_label_values(&labels).observe(self.seconds());
+        let tokens = metrics.requests.generation_tokens.with_label_values(&labels);
+        tokens.inc_by(self.usage.completion as u64);
         metrics.requests.successes.with_label_values(&[model, replica, finish.name()]).inc();
     }
 }

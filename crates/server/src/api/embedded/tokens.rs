@@ -2,7 +2,6 @@
 
 use headstart_index_sync::clock::unix_seconds;
 use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
-use http::StatusCode;
 
 use crate::conversation::TemplateInput;
 use crate::gateway::{EmbeddedReplicas, HttpGateway};
@@ -39,9 +38,15 @@ pub(super) async fn read(
             }
             _ => None,
         };
-        to_tokens(&prompt, input, scope.salt.as_deref()).map(|prompted| (prompted, chat))
+        let salt = scope.salt.as_deref();
+        let prompted = match input {
+            UntokenizedPrompt::Chat(chat) => chat_tokens(&prompt, chat, salt),
+            UntokenizedPrompt::Plain(input) => plain_tokens(&prompt, input, salt),
+        };
+        prompted.map(|prompted| (prompted, chat))
     });
-    let (prompted, chat) = reading.await.map_err(|_| server_error("the tokenizer failed"))??;
+    let (prompted, chat) =
+        reading.await.map_err(|_| ApiError::internal("the tokenizer failed"))??;
     let tokens = &prompted.tokens;
     if tokens.is_empty() {
         return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
@@ -82,17 +87,6 @@ fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Re
         }
     };
     if num_tokens > limit { Err(ApiError::context_length(length, limit)) } else { Ok(()) }
-}
-
-fn to_tokens(
-    prompt: &PromptTokens,
-    input: UntokenizedPrompt,
-    salt: Option<&str>,
-) -> Result<TokenizedPrompt, ApiError> {
-    match input {
-        UntokenizedPrompt::Chat(chat) => chat_tokens(prompt, chat, salt),
-        UntokenizedPrompt::Plain(input) => plain_tokens(prompt, input, salt),
-    }
 }
 
 /// The tokens of a plain prompt.
@@ -138,10 +132,6 @@ fn prompt_error(error: &PromptError, param: &str) -> ApiError {
         PromptError::Refused(_) | PromptError::Render { .. } | PromptError::NoTemplate => {
             ApiError::invalid(param, error.to_string())
         }
-        other => server_error(&other.to_string()),
+        other => ApiError::internal(other.to_string()),
     }
-}
-
-pub(super) fn server_error(message: &str) -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
 }

@@ -41,7 +41,7 @@ pub(super) fn add(
     };
     let requests = latest.iter().take(REQUESTS_MAX).map(|record| part(record));
     let mut predictions = snapshot.predictions;
-    predictions.ttft = ttft(&sums.ttft_s);
+    predictions.ttft = ttft(&sums.gauges.ttft_s);
     predictions.pairs = latest.iter().filter_map(|record| pair(record)).collect();
     let seconds = insight.seconds();
     let causes_sums = insight.causes().sums();

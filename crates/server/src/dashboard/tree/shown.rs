@@ -1,5 +1,6 @@
 //! Selection of the branches worth a look: those with the most prompt tokens behind them.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use headstart_core::{Nanos, RouteKey};
@@ -30,28 +31,6 @@ pub(in crate::dashboard) struct ShownBranch {
     pub(in crate::dashboard) times: (Nanos, Nanos),
     /// Whether it has no child that is shown.
     pub(in crate::dashboard) is_leaf: bool,
-}
-
-/// Candidate branch to show next: highest weight first, lowest index among equals.
-#[derive(Debug, PartialEq)]
-struct BranchCandidate {
-    weight: f64,
-    at: usize,
-}
-
-impl Eq for BranchCandidate {}
-
-impl PartialOrd for BranchCandidate {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for BranchCandidate {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let by_weight = self.weight.total_cmp(&other.weight);
-        by_weight.then(other.at.cmp(&self.at))
-    }
 }
 
 impl PrefixTree {
@@ -86,16 +65,18 @@ impl PrefixTree {
 
     /// Whether each branch is to be shown.
     fn chosen(&self, count: usize, now: Nanos) -> Vec<bool> {
-        let mut weights = vec![0.0; self.branches.len()];
+        let mut weights = vec![0.0_f64; self.branches.len()];
         for &at in &self.roots() {
             self.weigh(at, now, &mut weights);
         }
-        let next = |at: usize| BranchCandidate { weight: weights[at], at };
+        // Highest weight first, lowest index among equals. No weight is negative, so that the bits
+        // of weights have their order.
+        let next = |at: usize| (weights[at].to_bits(), Reverse(at));
         // Best first: a branch becomes a candidate when its parent is chosen.
-        let mut open: BinaryHeap<BranchCandidate> = self.roots().into_iter().map(next).collect();
+        let mut open: BinaryHeap<_> = self.roots().into_iter().map(next).collect();
         let mut chosen = vec![false; self.branches.len()];
         for _ in 0..count {
-            let Some(BranchCandidate { at, .. }) = open.pop() else {
+            let Some((_, Reverse(at))) = open.pop() else {
                 break;
             };
             chosen[at] = true;

@@ -10,10 +10,9 @@ use std::io;
 use std::ops::Range;
 
 use headstart_core::TenantTag;
-use rustix::fs::FallocateFlags;
 
 use super::{FolderInspector, RecordState, SegmentView};
-use crate::disk::folder::{DiskError, destroy, io_at};
+use crate::disk::folder::{DiskError, destroy, io_at, punch_hole};
 use crate::disk::layout::{TableEntry, table_pages};
 use crate::disk::recover::RecoveryVerdict;
 use crate::disk::scan::{SegmentPages, set_aside, write_footer};
@@ -200,11 +199,6 @@ fn give_back(file: &File, page: u32, pages: u32) -> io::Result<()> {
     if pages == 0 {
         return Ok(());
     }
-    let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
-    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, hole, offset, bytes) {
-        // It keeps them; nothing else is lost.
-        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-        done => Ok(done?),
-    }
+    // Where it is not, the system keeps them; nothing else is lost.
+    punch_hole(file, page, pages).map(drop)
 }

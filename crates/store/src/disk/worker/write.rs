@@ -362,7 +362,7 @@ impl Worker {
         self.group_ended(segment);
         for (entry, origin) in entries {
             let bytes = u64::from(entry.pages) * PAGE as u64;
-            // Asked before `answer`, which ends the wait by which a put is wanted.
+            // Asked before `end_put`, which ends the wait by which a put is wanted.
             let is_wanted = self.is_wanted(entry.name, origin);
             match origin {
                 AdditionOrigin::Moved(_) => {
@@ -371,7 +371,7 @@ impl Worker {
                 }
                 AdditionOrigin::Put(put) => {
                     self.edges.stats.put_bytes.add(bytes);
-                    self.answer(entry.name, put);
+                    self.end_put(entry.name, put, Ok(()));
                 }
             }
             if !is_wanted {
@@ -387,15 +387,18 @@ impl Worker {
         }
     }
 
-    /// Answers those who wait for a put that is now durable.
-    fn answer(&mut self, name: BlockHash, put: u64) {
+    /// Answers those who wait for a put, which is durable now or failed.
+    fn end_put(&mut self, name: BlockHash, put: u64, result: Result<(), Failure>) {
         if !self.writes.is_awaited(name, put) {
             return;
         }
         let waiting = self.writes.waiting.remove(&name);
         for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
-            self.edges.stats.stored.add(1);
-            self.done(ticket, CommandOutcome::Stored);
+            self.edges.stats.stored.add(u64::from(result.is_ok()));
+            self.done(
+                ticket,
+                result.map_or_else(CommandOutcome::Failed, |()| CommandOutcome::Stored),
+            );
         }
     }
 
@@ -413,7 +416,7 @@ impl Worker {
             self.space.remove_live(segment, entry.pages);
             match origin {
                 AdditionOrigin::Moved(_) => self.moved(),
-                AdditionOrigin::Put(put) => self.refuse(entry.name, put, failure),
+                AdditionOrigin::Put(put) => self.end_put(entry.name, put, Err(failure)),
             }
         }
         self.write_failed(failure);
@@ -426,22 +429,12 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, name: BlockHash, put: u64, failure: Failure) {
-        if !self.writes.is_awaited(name, put) {
-            return;
-        }
-        let waiting = self.writes.waiting.remove(&name);
-        for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
-            self.done(ticket, CommandOutcome::Failed(failure));
-        }
-    }
-
     /// Answers what waits to be written.
     pub(super) fn fail_puts(&mut self, failure: Failure) {
         self.writes.put_bytes = 0;
         for addition in std::mem::take(&mut self.writes.puts) {
             if let AdditionOrigin::Put(put) = addition.origin {
-                self.refuse(addition.entry.name, put, failure);
+                self.end_put(addition.entry.name, put, Err(failure));
             }
         }
     }

@@ -18,13 +18,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
-use headstart_core::{
-    BlockRuns, Nanos, Rng, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest,
-};
+use headstart_core::{Nanos, Rng, SessionId, TokenId, TraceRequest};
 
-use super::super::BLOCKS_MAX;
 use super::super::line_format::{LineFormat, OpenTrace, ParsedLine, info};
-use super::super::request_log::PromptPart;
+use super::super::request_log::{Chains, PromptPart};
 use super::{Conversation, Role, Turn, asks, parse};
 use crate::TraceInfo;
 use crate::info::Provenance::{Absent, Given};
@@ -53,7 +50,7 @@ pub enum Text<'t> {
 
 struct ConversationFormat<'a> {
     tokenize: Rc<Tokenize<'a>>,
-    hasher: Rc<RouteHasher>,
+    chains: Rc<Chains>,
     /// Mean gap in seconds and seed, where gaps are drawn.
     gaps: Option<(f64, u64)>,
     num_lines: u64,
@@ -65,18 +62,17 @@ pub(in crate::format) fn open<'a>(
     arrivals: Arrivals,
     turn_gap: Duration,
 ) -> Result<OpenTrace<'a>, String> {
-    let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS);
-    let identity = RouteIdentity { model: "", block_size: block_tokens.max(1) };
+    let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
     let conversations = ConversationFormat {
         tokenize: tokenize.ok_or("conversations are text; pass a tokenizing function")?,
-        hasher: Rc::new(RouteHasher::new(&identity)),
+        chains: Rc::new(Chains::new(block_tokens)),
         gaps: match arrivals {
             Arrivals::FileOrder => None,
             Arrivals::Poisson { seed, .. } => Some((turn_gap.as_secs_f64(), seed)),
         },
         num_lines: 0,
     };
-    let info = info(identity.block_size, [Given, Given, Absent]);
+    let info = info(block_tokens, [Given, Given, Absent]);
     Ok((Box::new(conversations), info))
 }
 
@@ -111,7 +107,7 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
         let talk = Talk {
             conversation,
             tokenize: Rc::clone(&self.tokenize),
-            hasher: Rc::clone(&self.hasher),
+            chains: Rc::clone(&self.chains),
             gaps: self
                 .gaps
                 // Number 0 would leave the seed as it is, and the schedule draws the starts from
@@ -130,7 +126,7 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
 struct Talk<'a> {
     conversation: Conversation,
     tokenize: Rc<Tokenize<'a>>,
-    hasher: Rc<RouteHasher>,
+    chains: Rc<Chains>,
     gaps: Option<(f64, Rng)>,
     session: SessionId,
     /// Turns already in a prompt.
@@ -171,7 +167,7 @@ impl Talk<'_> {
         let answer = answer.map(|turn| (self.tokenize)(Text::Answer(&turn.text)));
         Ok(TraceRequest {
             arrival: self.arrival,
-            blocks: self.blocks(&tokens)?,
+            blocks: self.chains.blocks(Namespace::default(), &tokens)?,
             input_tokens: Some(count(&tokens)),
             output_tokens: answer.transpose()?.map(|tokens| count(&tokens)),
             session: Some(self.session),
@@ -179,16 +175,6 @@ impl Talk<'_> {
             request_type: 0,
             p_continue: None,
         })
-    }
-
-    fn blocks(&self, tokens: &[TokenId]) -> Result<BlockRuns, String> {
-        // Before hashing, which would allocate the whole chain.
-        if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
-            return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
-        }
-        let keys = self.hasher.chain(Namespace::default(), tokens);
-        // Without the lowest bit, so that there is a number behind every id.
-        Ok(keys.into_iter().map(|key| key.0 >> 1).collect())
     }
 }
 

@@ -62,6 +62,23 @@ pub(super) enum Intent {
     Game,
 }
 
+/// An intent's list of templates, its score, and its weights at the first turn and at later ones.
+type IntentRow = (&'static str, f64, [f64; 2]);
+
+/// In the order of [`Intent`].
+const INTENTS: [IntentRow; 10] = [
+    ("closing", -1.9, [0.0, 3.0]),
+    ("fact", -1.7, [10.0, 8.0]),
+    ("chore", -1.7, [9.0, 8.0]),
+    ("last thing", -1.9, [4.0, 5.0]),
+    ("exploring", 1.1, [11.0, 10.0]),
+    ("advice", 1.1, [9.0, 8.0]),
+    ("debugging", 1.2, [12.0, 13.0]),
+    ("drafting", 1.3, [5.0, 15.0]),
+    ("project", 1.3, [11.0, 4.0]),
+    ("game", 1.3, [6.0, 6.0]),
+];
+
 impl Intent {
     pub(super) const ALL: [Self; 10] = [
         Self::Closing,
@@ -76,15 +93,18 @@ impl Intent {
         Self::Game,
     ];
 
+    fn row(self) -> &'static IntentRow {
+        &INTENTS[self as usize]
+    }
+
+    /// The list of its templates.
+    pub(super) fn templates(self) -> &'static str {
+        self.row().0
+    }
+
     /// In log-odds at strength 1.
     fn score(self) -> f64 {
-        match self {
-            Self::Closing | Self::LastThing => -1.9,
-            Self::Fact | Self::Chore => -1.7,
-            Self::Exploring | Self::Advice => 1.1,
-            Self::Debugging => 1.2,
-            Self::Drafting | Self::Project | Self::Game => 1.3,
-        }
+        self.row().1
     }
 
     fn is_visit(self) -> bool {
@@ -93,18 +113,7 @@ impl Intent {
 
     /// Returns its weight in the draw, among the intents of visitors or of those at work.
     fn weight(self, is_first: bool) -> f64 {
-        let (first, later) = match self {
-            Self::Closing => (0.0, 3.0),
-            Self::Fact => (10.0, 8.0),
-            Self::Chore => (9.0, 8.0),
-            Self::LastThing => (4.0, 5.0),
-            Self::Exploring => (11.0, 10.0),
-            Self::Advice => (9.0, 8.0),
-            Self::Debugging => (12.0, 13.0),
-            Self::Drafting => (5.0, 15.0),
-            Self::Project => (11.0, 4.0),
-            Self::Game => (6.0, 6.0),
-        };
+        let [first, later] = self.row().2;
         if is_first { first } else { later }
     }
 }
@@ -122,6 +131,15 @@ pub(super) enum Cue {
 
 impl Cue {
     const ALL: [Self; 3] = [Self::Silent, Self::More, Self::Done];
+
+    /// The list of its templates; none where nothing is said.
+    pub(super) fn templates(self) -> Option<&'static str> {
+        match self {
+            Self::Silent => None,
+            Self::More => Some("more"),
+            Self::Done => Some("done"),
+        }
+    }
 
     fn score(self) -> f64 {
         match self {

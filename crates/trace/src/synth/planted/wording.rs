@@ -3,10 +3,8 @@
 use headstart_core::Rng;
 
 use super::grammar::{expand, sentence};
-use super::phrases::{of_cue, of_intent};
-use super::prose::{ANSWER, CONTEXT, INSTRUCTIONS};
 use super::signal::TurnState;
-use super::subjects::{NUMBERS, PEOPLE, QUALITIES, SUBJECTS, SubjectMatter};
+use super::vocabulary::{SUBJECTS, SubjectMatter, list};
 use crate::synth::draw::chance;
 
 /// Probability of the conversation's main topic where a slot asks for a topic; so for its things.
@@ -46,27 +44,27 @@ fn words(text: &str) -> u32 {
 impl Wording {
     pub(super) fn new(rng: &mut Rng) -> Self {
         let subject = &SUBJECTS[rng.below(SUBJECTS.len())];
-        let topic = pick(subject.topics, rng);
+        let topic = pick(&subject.topics, rng);
         Self {
             subject,
             topic,
-            second_topic: pick_but(&[topic], subject.topics, rng),
-            thing: pick(subject.things, rng),
+            second_topic: pick_but(&[topic], &subject.topics, rng),
+            thing: pick(&subject.things, rng),
             is_lower_case: chance(rng, LOWER_CASE_SHARE),
         }
     }
 
     /// A prompt of about `length` words: what the state has to say, somewhere among context.
     pub(super) fn prompt(&self, state: TurnState, length: u32, rng: &mut Rng) -> String {
-        let mut said = vec![self.one_of(of_intent(state.intent), rng)];
-        if !of_cue(state.cue).is_empty() {
-            said.push(self.one_of(of_cue(state.cue), rng));
+        let mut said = vec![self.one_of(list(state.intent.templates()), rng)];
+        if let Some(templates) = state.cue.templates() {
+            said.push(self.one_of(list(templates), rng));
         }
         let mut count: u32 = said.iter().map(|text| words(text)).sum();
         let (mut before, mut after) = (Vec::new(), Vec::new());
         // Every sentence has words, so the count reaches any length.
         loop {
-            let context = self.one_of(CONTEXT, rng);
+            let context = self.one_of(list("context"), rng);
             count += words(&context);
             if count > length {
                 break;
@@ -88,12 +86,12 @@ impl Wording {
 
     /// An answer of about `length` words, which tells nothing.
     pub(super) fn answer(&self, length: u32, rng: &mut Rng) -> String {
-        self.sentences(ANSWER, length, rng)
+        self.sentences(list("answer"), length, rng)
     }
 
     /// A system prompt of about `length` words.
     pub(super) fn system(&self, length: u32, rng: &mut Rng) -> String {
-        self.sentences(INSTRUCTIONS, length, rng)
+        self.sentences(list("instructions"), length, rng)
     }
 
     /// One sentence or more, until there are `length` words.
@@ -124,12 +122,12 @@ impl Wording {
         match name {
             "topic" if chance(rng, TOPIC_SHARE) => self.topic,
             "topic" => self.second_topic,
-            "other" => pick_but(&[self.topic, self.second_topic], self.subject.topics, rng),
+            "other" => pick_but(&[self.topic, self.second_topic], &self.subject.topics, rng),
             "thing" if chance(rng, TOPIC_SHARE) => self.thing,
-            "thing" => pick(self.subject.things, rng),
-            "person" => pick(PEOPLE, rng),
-            "number" => pick(NUMBERS, rng),
-            "quality" => pick(QUALITIES, rng),
+            "thing" => pick(&self.subject.things, rng),
+            "person" => pick(list("people"), rng),
+            "number" => pick(list("numbers"), rng),
+            "quality" => pick(list("qualities"), rng),
             name => name,
         }
     }
@@ -144,10 +142,10 @@ mod tests {
     #[test]
     fn no_bracket_is_left_open_and_every_slot_is_known() {
         let mut rng = Rng::new(5);
-        let cues = [Cue::More, Cue::Done].into_iter().flat_map(of_cue);
-        let templates = Intent::ALL.into_iter().flat_map(of_intent).chain(cues);
-        let templates = templates.chain(CONTEXT).chain(ANSWER).chain(INSTRUCTIONS);
-        for &template in templates {
+        let cues = [Cue::More, Cue::Done].into_iter().filter_map(Cue::templates);
+        let names = Intent::ALL.into_iter().map(Intent::templates).chain(cues);
+        let names = names.chain(["context", "answer", "instructions"]);
+        for &template in names.flat_map(list) {
             assert!(forms(template) > 0);
             for _ in 0..200 {
                 let text = Wording::new(&mut rng).one_of(&[template], &mut rng);

@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::exit::usage;
 use anyhow::{Result, bail};
-use headstart_core::{Nanos, SessionId, TokenId, UsageError};
+use headstart_core::{Nanos, SessionId, TokenId};
 use headstart_loadgen::{ApiClient, LoadgenError, Pace, TraceObserved, TraceSample, fetch, trace};
 use headstart_server::upstream::EngineLoad;
 use headstart_sim::fleet::outcome::Mean;
@@ -56,8 +57,7 @@ pub(super) fn check(workload: &FleetWorkload) -> Result<()> {
     if requests.all(|request| request.at.is_some()) {
         Ok(())
     } else {
-        let message = "requests that follow others' answers: use `headstart bench chat`";
-        Err(UsageError(message.to_owned()).into())
+        bail!(usage("requests that follow others' answers: use `headstart bench chat`"))
     }
 }
 

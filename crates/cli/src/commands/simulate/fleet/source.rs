@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use clap::Args;
+use headstart_core::Rng;
 use headstart_core::figures::counted;
-use headstart_core::{Rng, UsageError};
 use headstart_sim::fleet::{
     Crowd, FleetPreset, FleetWorkload, Ladder, TraceArrivals, TraceConversion,
 };
 use headstart_terminal as output;
 
+use crate::exit::usage;
 use crate::input::{TraceInput, remarks};
 use headstart_report::fleet::RunParameters;
 
@@ -142,10 +143,9 @@ impl SourceOptions {
         let requests: f64 = ladder.rungs.iter().map(|(rate, lasts)| rate * lasts).sum();
         // A request takes memory, and a large rate times a long rung is a product of two inputs.
         if requests > REQUESTS_MAX {
-            let message = format!(
+            bail!(usage(format!(
                 "--rates and --rung-seconds: {requests:.0} requests, at most {REQUESTS_MAX}"
-            );
-            return Err(UsageError(message).into());
+            )));
         }
         let mut workload = ladder.draw(&mut Rng::new(seed));
         // All rungs are drawn before some are dropped, so a rate has the same requests in every
@@ -165,11 +165,10 @@ impl SourceOptions {
             // One request per user at least, however short the rung is.
             let requests = f64::from(users) * (seconds / think_s).max(1.0);
             if users == 0 || requests > REQUESTS_MAX {
-                let message = format!(
+                bail!(usage(format!(
                     "--users {users}: expected at least 1, with up to \
                     {REQUESTS_MAX:.0} requests"
-                );
-                return Err(UsageError(message).into());
+                )));
             }
             Ok(Crowd { users, think_s, seconds })
         };
@@ -183,10 +182,7 @@ impl SourceOptions {
         let mut reader = input.open(&progress)?;
         let trace = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
         remarks(&reader).iter().for_each(|remark| output::note(remark));
-        if trace.is_empty() {
-            let message = format!("{}: no requests in it", input.name());
-            return Err(UsageError(message).into());
-        }
+        ensure!(!trace.is_empty(), usage(format!("{}: no requests in it", input.name())));
         let recorded = TraceConversion {
             block_tokens: reader.info().block_tokens,
             // The number of requests decides the duration, so the trace is read first.
@@ -195,10 +191,7 @@ impl SourceOptions {
         };
         let rung = recorded.rung(&trace, &mut Rng::new(seed));
         // A high rate and a short time can leave no request.
-        if rung.requests.is_empty() {
-            let message = "--hours: no request comes in so short a time".to_owned();
-            return Err(UsageError(message).into());
-        }
+        ensure!(!rung.requests.is_empty(), usage("--hours: no request comes in so short a time"));
         let told = format!(
             "{}: {} in {:.0} s, {:.2} a second",
             input.name(),
@@ -218,11 +211,10 @@ impl SourceOptions {
         let hours = above_0("--hours", self.hours)?;
         let seconds = hours.map_or(requests as f64 / rate, |hours| hours * 3_600.0);
         if rate * seconds > REQUESTS_MAX {
-            let message = format!(
+            bail!(usage(format!(
                 "--request-rate {rate} --hours: {:.0} requests; expected up to {REQUESTS_MAX:.0}",
                 rate * seconds
-            );
-            return Err(UsageError(message).into());
+            )));
         }
         Ok(TraceArrivals::Poisson { rate, seconds })
     }
@@ -232,8 +224,7 @@ fn above_0(option: &str, value: Option<f64>) -> Result<Option<f64>> {
     const MOST: f64 = 1e6;
     match value {
         Some(value) if !(value > 1.0 / MOST && value <= MOST) => {
-            let message = format!("{option} {value}: expected a number above 1e-6, up to {MOST}");
-            Err(UsageError(message).into())
+            bail!(usage(format!("{option} {value}: expected a number above 1e-6, up to {MOST}")))
         }
         value => Ok(value),
     }

@@ -3,50 +3,49 @@
 
 use std::collections::HashMap;
 
+use headstart_cache::Policy;
+use headstart_cache::policy::Newcomer;
 use headstart_core::{Access, BlockHash, BlockId, Nanos, TraceRequest};
-
-use crate::Policy;
-use crate::policy::Newcomer;
 
 /// A resident block and what a worth may depend on.
 #[derive(Clone, Debug)]
-pub struct Resident {
+pub(crate) struct Resident {
     /// Its slot.
-    pub block: BlockId,
+    pub(crate) block: BlockId,
     /// Its name.
-    pub hash: BlockHash,
+    pub(crate) hash: BlockHash,
     /// Number of the insertion that made it resident.
-    pub inserted: u64,
+    pub(crate) inserted: u64,
     /// Number of its last release; 0 if never released.
-    pub released: u64,
+    pub(crate) released: u64,
     /// Position in the request that used it last.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// Blocks that that request held.
-    pub chain_len: usize,
+    pub(crate) chain_len: usize,
     /// Its last use; the one that inserted it when there was none since.
-    pub access: Access,
+    pub(crate) access: Access,
     /// The requests that have used it since its insertion; one that repeats it counts once.
-    pub users: Vec<u32>,
+    pub(crate) users: Vec<u32>,
     /// Per user: the number of the release, and the share of the block that mattered.
-    pub shares: Vec<(u64, f64)>,
+    pub(crate) shares: Vec<(u64, f64)>,
     /// GDSF's clock, the largest worth evicted so far: at its last use or, for the first one,
     /// before room was made for it.
-    pub clock: f64,
+    pub(crate) clock: f64,
     /// T-LRU's Q at its last use: by how many blocks a returning conversation grows.
-    pub growth: f64,
+    pub(crate) growth: f64,
     is_offered: bool,
 }
 
 /// Worth of a resident block at a time; the lowest goes first. Ties go to the least recently
 /// released block, then to the lower slot.
-pub type Worth = Box<dyn Fn(&Resident, Nanos) -> f64 + Send>;
+pub(crate) type Worth = Box<dyn Fn(&Resident, Nanos) -> f64 + Send>;
 
 /// Whether a newcomer that will have the first worth when it has been used is declined, where the
 /// least resident has the second.
 type Declines = fn(f64, f64) -> bool;
 
 /// The policy of one [`Worth`].
-pub struct RankedPolicy {
+pub(crate) struct RankedPolicy {
     residents: Vec<Resident>,
     worth: Worth,
     declines: Declines,
@@ -66,7 +65,7 @@ impl RankedPolicy {
     /// Evicts the least of `worth`, which must not change between an insertion or a release
     /// and the next but by time.
     #[must_use]
-    pub fn new(worth: Worth) -> Self {
+    pub(crate) fn new(worth: Worth) -> Self {
         Self {
             residents: Vec::new(),
             worth,
@@ -83,31 +82,31 @@ impl RankedPolicy {
 
     /// All alike: the least recently released goes first.
     #[must_use]
-    pub fn lru() -> Self {
+    pub(crate) fn lru() -> Self {
         Self::new(Box::new(|_, _| 0.0))
     }
 
     /// The earliest inserted goes first.
     #[must_use]
-    pub fn fifo() -> Self {
+    pub(crate) fn fifo() -> Self {
         Self::new(Box::new(|resident, _| resident.inserted as f64))
     }
 
     /// First evicts the block that the fewest requests have used.
     #[must_use]
-    pub fn lfu() -> Self {
+    pub(crate) fn lfu() -> Self {
         Self::new(Box::new(|resident, _| resident.users.len() as f64))
     }
 
     /// First evicts the block that mattered least to all of its users together.
     #[must_use]
-    pub fn importance() -> Self {
+    pub(crate) fn importance() -> Self {
         Self::new(Box::new(|resident, _| resident.shares.iter().map(|(_, share)| share).sum()))
     }
 
     /// The same; a use counts twice as much as one `half_life` releases before.
     #[must_use]
-    pub fn fading_importance(half_life: f64) -> Self {
+    pub(crate) fn fading_importance(half_life: f64) -> Self {
         Self::new(Box::new(move |resident, _| {
             let worth = |(at, share): &(u64, f64)| share * (*at as f64 / half_life).exp2();
             resident.shares.iter().map(worth).sum()
@@ -117,7 +116,7 @@ impl RankedPolicy {
     /// Clock + frequency · cost; a block at a depth of `doubling_blocks` costs twice the first.
     /// A newcomer that is worth less than every candidate counts as evicted at once.
     #[must_use]
-    pub fn gdsf(doubling_blocks: f64) -> Self {
+    pub(crate) fn gdsf(doubling_blocks: f64) -> Self {
         Self {
             declines: |newcomer, least| newcomer < least,
             ..Self::gdsf_admitting_all(doubling_blocks)
@@ -126,7 +125,7 @@ impl RankedPolicy {
 
     /// The same; every newcomer is admitted.
     #[must_use]
-    pub fn gdsf_admitting_all(doubling_blocks: f64) -> Self {
+    pub(crate) fn gdsf_admitting_all(doubling_blocks: f64) -> Self {
         Self::new(Box::new(move |resident, _| {
             let cost = 1.0 + resident.depth as f64 / doubling_blocks;
             resident.clock + resident.users.len() as f64 * cost
@@ -135,7 +134,7 @@ impl RankedPolicy {
 
     /// First evicts blocks beyond the first L + Q - ξ of their conversation.
     #[must_use]
-    pub fn tlru(allowance_blocks: f64) -> Self {
+    pub(crate) fn tlru(allowance_blocks: f64) -> Self {
         Self::new(Box::new(move |resident, _| {
             let needed = resident.chain_len as f64 + resident.growth - allowance_blocks;
             let is_surplus = resident.depth >= needed.max(0.0) as usize;
@@ -145,7 +144,7 @@ impl RankedPolicy {
 
     /// First evicts blocks that no request asks for, then the one with the farthest next use.
     #[must_use]
-    pub fn belady(requests: &[TraceRequest]) -> Self {
+    pub(crate) fn belady(requests: &[TraceRequest]) -> Self {
         let next_use = next_use(requests);
         Self::new(Box::new(move |resident, _| {
             let next = next_use(resident.hash, resident.access.request);
@@ -155,7 +154,7 @@ impl RankedPolicy {
 
     /// The same; what would be the next victim, or is never asked for, is not admitted.
     #[must_use]
-    pub fn belady_with_bypass(requests: &[TraceRequest]) -> Self {
+    pub(crate) fn belady_with_bypass(requests: &[TraceRequest]) -> Self {
         Self {
             declines: |newcomer, least| newcomer < least || newcomer == f64::NEG_INFINITY,
             ..Self::belady(requests)
@@ -164,7 +163,7 @@ impl RankedPolicy {
 
     /// First evicts blocks used only by conversations that had ended at the block's last use.
     #[must_use]
-    pub fn continuation_oracle(requests: &[TraceRequest]) -> Self {
+    pub(crate) fn continuation_oracle(requests: &[TraceRequest]) -> Self {
         let sessions: Vec<_> = requests.iter().map(|request| request.session).collect();
         Self::new(Box::new(move |resident, _| {
             let goes_on = |user: &u32| {

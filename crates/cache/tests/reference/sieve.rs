@@ -3,14 +3,13 @@
 //! Source: Zhang et al., "SIEVE is Simpler than LRU", NSDI'24. What may not go is in the list like
 //! any other block; the hand steps over it.
 
+use headstart_cache::Policy;
+use headstart_cache::policy::Newcomer;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
-
-use crate::Policy;
-use crate::policy::Newcomer;
 
 /// The obvious SIEVE; every call is linear.
 #[derive(Debug, Default)]
-pub struct ListSieve {
+pub(crate) struct ListSieve {
     /// Oldest first.
     list: Vec<SieveEntry>,
     /// Index at which the next search begins; `None` for the oldest entry.

@@ -3,14 +3,13 @@
 //! Source: Megiddo and Modha, FAST'03, figure 4. The oldest of a list is its least recently
 //! released evictable block; a list without one leaves the eviction to the other.
 
+use headstart_cache::Policy;
+use headstart_cache::policy::Newcomer;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
-
-use crate::Policy;
-use crate::policy::Newcomer;
 
 /// The obvious ARC; every call is linear.
 #[derive(Debug)]
-pub struct ListArc {
+pub(crate) struct ListArc {
     capacity: usize,
     /// p of the paper.
     target: f64,
@@ -45,7 +44,7 @@ enum Case {
 impl ListArc {
     /// For a cache of `capacity` slots.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
             target: 0.0,

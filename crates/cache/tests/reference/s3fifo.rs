@@ -5,14 +5,13 @@
 //! for before room is made, and promotions do not evict from the main queue. What may not go is
 //! in its queue like any other block; a sweep steps over it.
 
+use headstart_cache::Policy;
+use headstart_cache::policy::Newcomer;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
-
-use crate::Policy;
-use crate::policy::Newcomer;
 
 /// The obvious S3-FIFO; every call is linear.
 #[derive(Debug)]
-pub struct ListS3Fifo {
+pub(crate) struct ListS3Fifo {
     small_capacity: usize,
     main_capacity: usize,
     ghost_capacity: usize,
@@ -39,7 +38,7 @@ struct S3FifoEntry {
 impl ListS3Fifo {
     /// For a cache of `capacity` slots; `small` and `ghost` are shares of it.
     #[must_use]
-    pub fn new(capacity: usize, small: f64, ghost: f64) -> Self {
+    pub(crate) fn new(capacity: usize, small: f64, ghost: f64) -> Self {
         let share = |part: f64| (capacity as f64 * part) as usize;
         Self {
             small_capacity: share(small),

@@ -2,7 +2,7 @@
 
 /// Positions of the `keep` largest of `importance`, the earlier first among equals; ascending.
 #[must_use]
-pub fn top(importance: &[f32], keep: usize) -> Vec<usize> {
+pub(crate) fn top(importance: &[f32], keep: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..importance.len()).collect();
     order.sort_by(|a, b| importance[*b].total_cmp(&importance[*a]).then(a.cmp(b)));
     order.truncate(keep);
@@ -12,7 +12,7 @@ pub fn top(importance: &[f32], keep: usize) -> Vec<usize> {
 
 /// The top `ratio` of each probe, at least one token.
 #[must_use]
-pub fn top_sets(importance: &[Vec<f32>], ratio: f64) -> Vec<Vec<usize>> {
+pub(crate) fn top_sets(importance: &[Vec<f32>], ratio: f64) -> Vec<Vec<usize>> {
     let keep = |probe: &Vec<f32>| (probe.len() as f64 * ratio).round().max(1.0) as usize;
     let sets = importance.iter().map(|probe| top(probe, keep(probe)));
     sets.collect()
@@ -20,7 +20,7 @@ pub fn top_sets(importance: &[Vec<f32>], ratio: f64) -> Vec<Vec<usize>> {
 
 /// Union of the sets, ascending.
 #[must_use]
-pub fn union(sets: &[Vec<usize>]) -> Vec<usize> {
+pub(crate) fn union(sets: &[Vec<usize>]) -> Vec<usize> {
     let mut all: Vec<usize> = sets.iter().flatten().copied().collect();
     all.sort_unstable();
     all.dedup();
@@ -29,7 +29,7 @@ pub fn union(sets: &[Vec<usize>]) -> Vec<usize> {
 
 /// Shared share, `|A ∩ B| / |A ∪ B|`, of each pair of ascending sets.
 #[must_use]
-pub fn jaccard(sets: &[Vec<usize>]) -> Vec<f64> {
+pub(crate) fn jaccard(sets: &[Vec<usize>]) -> Vec<f64> {
     let mut pairs = Vec::new();
     for (index, a) in sets.iter().enumerate() {
         for b in &sets[index + 1..] {
@@ -42,7 +42,7 @@ pub fn jaccard(sets: &[Vec<usize>]) -> Vec<f64> {
 
 /// Kullback-Leibler divergence of the distribution of `logits` from that of `exact`, nats.
 #[must_use]
-pub fn divergence(exact: &[f32], logits: &[f32]) -> f64 {
+pub(crate) fn divergence(exact: &[f32], logits: &[f32]) -> f64 {
     let (exact, other) = (log_softmax(exact), log_softmax(logits));
     let terms = exact.iter().zip(&other);
     terms.map(|(p, q)| p.exp() * (p - q)).sum()
@@ -50,7 +50,7 @@ pub fn divergence(exact: &[f32], logits: &[f32]) -> f64 {
 
 /// The likeliest token.
 #[must_use]
-pub fn likeliest(logits: &[f32]) -> usize {
+pub(crate) fn likeliest(logits: &[f32]) -> usize {
     let order = logits.iter().enumerate();
     let best = order.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
     best.map_or(0, |(token, _)| token)

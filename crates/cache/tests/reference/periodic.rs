@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
+use headstart_cache::Policy;
+use headstart_cache::policy::{LpcOptions, Newcomer, Pooling};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, SessionId};
-
-use crate::Policy;
-use crate::policy::{LpcOptions, Newcomer, Pooling};
 
 /// Log-odds that differ by less are equal: p' of one probability that fades in one step and of
 /// one that fades in two differ in their last bits. Next to 1, where p' is at most 1 - 1e-6, the
@@ -14,10 +13,10 @@ use crate::policy::{LpcOptions, Newcomer, Pooling};
 const ROUNDING: f64 = 1e-9;
 
 /// One list of all residents, with a probability and a time each. Equal to
-/// [`crate::policy::Lpc`] on times that are whole ticks, as long as p' does not underflow:
+/// [`headstart_cache::policy::Lpc`] on times that are whole ticks, as long as p' does not underflow:
 /// for ages below some 700 mean gaps.
 #[derive(Debug)]
-pub struct PeriodicLpc {
+pub(crate) struct PeriodicLpc {
     options: LpcOptions,
     tick: Duration,
     /// The latest time told by a release.
@@ -44,7 +43,7 @@ struct LpcResident {
 impl PeriodicLpc {
     /// Evaluates every `tick`, to which times are rounded down; the authors' is 10 s.
     #[must_use]
-    pub fn new(options: LpcOptions, tick: Duration) -> Self {
+    pub(crate) fn new(options: LpcOptions, tick: Duration) -> Self {
         Self {
             options,
             tick,

@@ -14,7 +14,7 @@ const ROOT: usize = 0;
 
 /// A prefix cache over a radix tree. Holders name what they hold by `(chain, length)`.
 #[derive(Debug)]
-pub struct RadixCache {
+pub(crate) struct RadixCache {
     nodes: Vec<RadixNode>,
     unused: Vec<usize>,
     capacity: usize,
@@ -50,7 +50,7 @@ struct RadixPosition {
 impl RadixCache {
     /// An empty tree that holds at most `capacity` blocks.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             nodes: vec![RadixNode::default()],
             unused: Vec::new(),
@@ -64,7 +64,7 @@ impl RadixCache {
     }
 
     /// Pins the longest resident prefix of `chain` and returns its length.
-    pub fn acquire(&mut self, chain: &[BlockHash]) -> usize {
+    pub(crate) fn acquire(&mut self, chain: &[BlockHash]) -> usize {
         let mut place = RadixPosition { node: ROOT, depth: 0 };
         for (length, hash) in chain.iter().enumerate() {
             let Some(next) = self.step(place, *hash) else {
@@ -77,7 +77,7 @@ impl RadixCache {
     }
 
     /// Reserves room for one block, evicting if need be.
-    pub fn grow(&mut self) -> bool {
+    pub(crate) fn grow(&mut self) -> bool {
         if self.num_resident + self.num_in_flight == self.capacity && !self.evict() {
             return false;
         }
@@ -86,7 +86,7 @@ impl RadixCache {
     }
 
     /// Stores, pinned, the block `chain[length]` behind the held `chain[..length]`.
-    pub fn commit(&mut self, chain: &[BlockHash], length: usize) {
+    pub(crate) fn commit(&mut self, chain: &[BlockHash], length: usize) {
         let place = self.find(&chain[..length]);
         self.num_in_flight -= 1;
         // Another holder stored the same block meanwhile.
@@ -115,7 +115,7 @@ impl RadixCache {
     }
 
     /// Lets go of the held `chain[..length]`, tail first, and of `in_flight` reservations.
-    pub fn release(&mut self, chain: &[BlockHash], length: usize, in_flight: usize) {
+    pub(crate) fn release(&mut self, chain: &[BlockHash], length: usize, in_flight: usize) {
         self.num_in_flight -= in_flight;
         let mut places = Vec::with_capacity(length);
         let mut place = RadixPosition { node: ROOT, depth: 0 };
@@ -134,13 +134,13 @@ impl RadixCache {
     }
 
     /// Names evicted since the last call, in order.
-    pub fn take_evicted(&mut self) -> Vec<BlockHash> {
+    pub(crate) fn take_evicted(&mut self) -> Vec<BlockHash> {
         std::mem::take(&mut self.evicted)
     }
 
     /// The runs below the root as nested lists, for the tests' pictures: `[1 2 [3] [4 5]]`.
     #[must_use]
-    pub fn picture(&self) -> String {
+    pub(crate) fn picture(&self) -> String {
         let mut children: Vec<_> = self.nodes[ROOT].children.values().collect();
         children.sort_by_key(|&&child| self.nodes[child].run[0].hash);
         children.iter().map(|&&child| self.picture_of(child)).collect::<Vec<_>>().join(" ")
