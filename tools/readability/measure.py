@@ -60,9 +60,26 @@ class Measures:
     types: Counter = field(default_factory=Counter)
 
 
+# Strings, comments and characters: what is in them are no braces of the code.
+LITERALS = re.compile(
+    r'r(?P<fence>#*)".*?"(?P=fence)|"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|\'(?:\\.[^\']*|[^\'\\])\'', re.DOTALL
+)
+TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\n(?:#\[.*\]\n)*\s*(?:pub(?:\([a-z]+\))? )?mod (\w+);")
+
+
+def without_literals(lines):
+    """The same lines with strings, comments and characters blanked."""
+
+    def blank(match):
+        return "".join("\n" if character == "\n" else " " for character in match.group())
+
+    return LITERALS.sub(blank, "\n".join(lines)).split("\n")
+
+
 def production(lines):
     """The lines outside of items behind `#[cfg(test)]`, and the number of the others."""
     kept, skipped, number = [], 0, 0
+    plain = without_literals(lines)
     while number < len(lines):
         if not lines[number].strip().startswith("#[cfg(test)]"):
             kept.append(lines[number])
@@ -70,7 +87,7 @@ def production(lines):
             continue
         depth, start = 0, number
         while number < len(lines):
-            line = re.sub(r'"(\\.|[^"\\])*"|//.*|\'(\\.|[^\'\\])\'', "", lines[number])
+            line = plain[number]
             depth += line.count("{") - line.count("}")
             number += 1
             ends = line.rstrip().endswith((";", "}"))
@@ -78,6 +95,15 @@ def production(lines):
                 break
         skipped += number - start
     return kept, skipped
+
+
+def test_modules(folder):
+    """Files of modules that are declared behind `#[cfg(test)]`, and their folders."""
+    for path in folder.rglob("*.rs"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for name in TEST_MODULE.findall(text):
+            own = path.parent if path.stem in ("lib", "main", "mod") else path.with_suffix("")
+            yield own / name
 
 
 def function_lengths(lines):
@@ -129,11 +155,13 @@ def measure_file(path, is_test, measures):
 
 
 def rust_files(folder):
+    tests = set(test_modules(folder))
     for path in sorted(folder.rglob("*.rs")):
         parts = path.relative_to(folder).parts
         if any(part in ("target", ".git") for part in parts):
             continue
         is_test = any(part in LEFT_OUT for part in parts) or path.stem in ("tests", "testing")
+        is_test |= any(place in tests for place in (path.with_suffix(""), *path.parents))
         yield path, is_test
 
 

@@ -13,6 +13,7 @@ mod report;
 mod services;
 mod step;
 mod test_binaries;
+mod workers;
 
 use std::path::Path;
 use std::process::ExitCode;

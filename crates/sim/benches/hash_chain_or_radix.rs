@@ -13,7 +13,7 @@ use headstart_trace::format::mooncake::Reader;
 use radix::RadixCache;
 
 #[expect(dead_code, reason = "the picture is for a test")]
-#[path = "../../cache/tests/reference/radix.rs"]
+#[path = "../../cache/tests/suite/reference/radix.rs"]
 mod radix;
 
 /// Runs of each; odd, so that the median is one of them.

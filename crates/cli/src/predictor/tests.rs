@@ -7,7 +7,7 @@ use headstart_server::prediction::{Said, TurnId};
 
 use super::*;
 
-#[path = "../../tests/planted/mod.rs"]
+#[path = "../../tests/suite/planted/mod.rs"]
 mod planted;
 
 fn model() -> &'static ContinuationModel {

@@ -11,7 +11,7 @@
 //! HEADSTART_DEFECTS=/tmp/logs cargo test -p headstart --test defects   # keeps the logs there
 //! ```
 
-#[path = "../support/mod.rs"]
+#[path = "../suite/support/mod.rs"]
 mod support;
 
 mod causes;

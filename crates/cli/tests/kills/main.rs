@@ -11,7 +11,7 @@
 //! HEADSTART_KILLS=2000 cargo test -p headstart --features ablations --test kills -- --nocapture
 //! ```
 
-#[path = "../support/mod.rs"]
+#[path = "../suite/support/mod.rs"]
 mod support;
 
 mod audit;

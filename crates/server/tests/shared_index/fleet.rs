@@ -1,6 +1,6 @@
 //! Two whole gateways before the same engines: one listens, both know where prompts are.
 
-#[path = "../support/mod.rs"]
+#[path = "../suite/support/mod.rs"]
 mod support;
 
 use std::time::Duration;

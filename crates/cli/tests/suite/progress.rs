@@ -1,0 +1,67 @@
+//! Commands that can take more than two seconds show progress on a terminal.
+
+use crate::support;
+
+use support::every::{self, Inputs};
+
+/// Shows progress at once.
+const AT_ONCE: (&str, &str) = ("HEADSTART_PROGRESS_AFTER_MS", "0");
+
+/// Commands that are always short, with the reason.
+const SHORT: &[(&str, &str)] = &[
+    ("config init", "prints a template"),
+    ("config show", "reads one small file"),
+    ("completions", "prints a script"),
+];
+
+/// Commands whose length is unknown, or is that of one answer, and which show the time only.
+const WITHOUT_ESTIMATE: &[&str] = &[
+    "index show",
+    "index dump",
+    "shadow",
+    "top",
+    "savings",
+    "serve",
+    "cache ls",
+    "cache stat",
+    "cache gc",
+    "cache purge",
+];
+
+#[test]
+fn each_command_shows_progress_or_is_short() {
+    if !every::has_terminal() {
+        return;
+    }
+    let inputs = Inputs::new();
+    for leaf in every::leaves() {
+        let mut cases = every::SMALL.iter().filter(|(name, _)| *name == leaf);
+        assert!(cases.next().is_some(), "{leaf}: add it to SMALL");
+    }
+    for (name, args) in every::SMALL {
+        if SHORT.iter().any(|(short, _)| short == name) || args.starts_with("--derive") {
+            continue;
+        }
+        let args = inputs.args(name, args);
+        let (_, text) = every::on_terminal(inputs.folder.path(), &args, &[AT_ONCE]);
+        let has_estimate = !WITHOUT_ESTIMATE.contains(name) && !args.contains("--url");
+        let part = if has_estimate { "(eta " } else { "(0s)" };
+        assert!(text.contains(part), "{args}: no `{part}`: {text:?}");
+    }
+}
+
+#[test]
+fn without_a_terminal_progress_is_lines_on_standard_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let planted = ["trace", "planted", "--conversations", "300"];
+    let output = |after: &str| {
+        let mut command = support::headstart(planted);
+        command.env(AT_ONCE.0, after).current_dir(folder.path());
+        command.output().expect("the binary runs")
+    };
+    let (shown, silent) = (output("0"), output("3600000"));
+    let complaint = support::text(&shown.stderr);
+    assert!(complaint.starts_with("writing conversations\n"), "{complaint}");
+    assert!(!support::text(&silent.stderr).contains("writing conversations"));
+    assert_eq!(shown.stdout, silent.stdout, "progress never goes there");
+}

@@ -1,0 +1,10 @@
+//! The integration tests of this crate: one binary, because each one costs time to link.
+
+mod closed_loop;
+mod fleet;
+mod ghost_recorded;
+mod golden;
+mod load_or_compute;
+mod mooncake_golden;
+mod queued_loads;
+mod tier_events;
