@@ -1,8 +1,8 @@
 //! The one matrix product of the classifier and of the transformer, `c (+)= a · b`, on one thread.
 //!
 //! The products are small (a batch of 256 rows, 128 columns), so `b` stays in the second-level
-//! cache and threads would cost more than they gain. The transformer gives each task one. The order of the additions is fixed, so the
-//! same machine gives the same bits.
+//! cache and threads would cost more than they gain. The transformer gives each task one product.
+//! The order of the additions is fixed, so the same machine gives the same bits.
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -169,7 +169,7 @@ fn refuse(request: &mut Map<String, Value>, names: &[&'static str]) -> Result<()
     found.map_or(Ok(()), |name| Err(NoExactTokens::Unsupported(name)))
 }
 
-/// The fields of an object; `name` is the request's field that is malformed where it is none.
+/// The fields of an object. `name` is the request's field, for the error about another type.
 fn object(
     value: impl Into<Option<Value>>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Locks of a server that goes on after a panic: what a holder left behind is used as it is.
+//! Locks that stay usable after a panic of their holder: the next holder sees the state as it is.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -296,7 +296,7 @@ impl Upstream {
         request.body(Full::new(body)).expect("the base address was checked")
     }
 
-    /// The body of a GET that succeeds within `limit` and has at most so many bytes.
+    /// The body of a GET that succeeds within `limit` and has at most `bytes` bytes.
     async fn get(&self, path: &str, limit: Duration, bytes: usize) -> Option<Bytes> {
         let request = self.request(Method::GET, path, Bytes::new());
         let response = self.send(request, limit).await.ok()?;
@@ -320,7 +320,7 @@ impl Upstream {
     }
 }
 
-/// The body of a response, if it comes within `limit` and has at most so many bytes.
+/// The body of a response, if it comes within `limit` and has at most `bytes` bytes.
 async fn whole_body(response: Response<Incoming>, limit: Duration, bytes: usize) -> Option<Bytes> {
     let body = Limited::new(response.into_body(), bytes).collect();
     Some(tokio::time::timeout(limit, body).await.ok()?.ok()?.to_bytes())

@@ -251,7 +251,7 @@ impl DevicePart for SectionOf<'_> {
     }
 }
 
-/// What a head has of a token.
+/// A part of a head's data for a token.
 #[derive(Clone, Copy)]
 enum Side {
     Keys,

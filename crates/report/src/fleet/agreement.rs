@@ -14,8 +14,11 @@ struct StrategyPair<'a> {
     simulated: &'a RungOutcome,
 }
 
+/// Reads a time from an outcome.
+type TimeOf = fn(&RungOutcome) -> f64;
+
 /// Times that are compared.
-const TIMES: [(&str, fn(&RungOutcome) -> f64); 3] = [
+const TIMES: [(&str, TimeOf); 3] = [
     ("TTFT p50", |rung| rung.ttft.p50),
     ("TTFT p90", |rung| rung.ttft.p90),
     ("TTFT mean", |rung| rung.ttft.mean),

@@ -105,8 +105,8 @@ impl Crowds {
         members.is_some_and(|members| members.iter().any(|member| !member.records.is_empty()))
     }
 
-    /// Changes what a handle holds, and sees to it that the view says so; `None` where its block has
-    /// no crowd.
+    /// Changes the holding of a handle, and the view with it. Returns `None` if its block has no
+    /// crowd.
     pub(super) fn change<T>(
         &mut self,
         forest: &mut Forest<'_>,

@@ -99,7 +99,7 @@ impl IndexWriter {
                     restored += 1;
                     let held = PlacedHandle { handle: block.handle, spot, place };
                     self.change(draft, slot, since, |replica, forest| {
-                        replica.restore(forest, held)
+                        replica.restore(forest, held);
                     });
                 }
             }

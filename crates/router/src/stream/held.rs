@@ -36,12 +36,12 @@ struct WaitingBatch {
 }
 
 impl HeldBatches {
-    /// Keeps `batch`, unless it would be too much: then it comes back.
-    pub(super) fn insert(&mut self, batch: StreamBatch, now: Nanos) -> Result<(), StreamBatch> {
+    /// Keeps `batch`, or returns it if it exceeds a limit.
+    pub(super) fn insert(&mut self, batch: StreamBatch, now: Nanos) -> Option<StreamBatch> {
         let bytes = self.bytes + batch.footprint();
         // Both limits: many small batches cost entries, few large ones cost bytes.
         if self.batches.len() >= HELD_BATCHES_MAX || bytes > HELD_BYTES_MAX {
-            return Err(batch);
+            return Some(batch);
         }
         self.bytes = bytes;
         // What is missing below it has been for as long as the next one above it waits.
@@ -49,7 +49,7 @@ impl HeldBatches {
         let since = above.map_or(now, |(_, waiting)| waiting.since);
         let before = self.batches.insert(batch.seq, WaitingBatch { batch, since });
         debug_assert!(before.is_none(), "held numbers are known numbers");
-        Ok(())
+        None
     }
 
     /// Takes out batch `seq`, if it is here.

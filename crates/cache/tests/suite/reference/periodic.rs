@@ -12,9 +12,10 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, SessionId};
 /// last bit of p' is 1e-10 of its log-odds.
 const ROUNDING: f64 = 1e-9;
 
-/// One list of all residents, with a probability and a time each. Equal to
-/// [`headstart_cache::policy::Lpc`] on times that are whole ticks, as long as p' does not underflow:
-/// for ages below some 700 mean gaps.
+/// One list of all residents, with a probability and a time each.
+///
+/// Equal to [`headstart_cache::policy::Lpc`] on times that are whole ticks, as long as p' does not
+/// underflow: for ages below some 700 mean gaps.
 #[derive(Debug)]
 pub(crate) struct PeriodicLpc {
     options: LpcOptions,

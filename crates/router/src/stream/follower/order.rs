@@ -24,7 +24,7 @@ impl Follower {
             self.apply(batch, now, effects);
         } else if is_next && self.may_apply(1) {
             self.apply(batch, now, effects);
-        } else if let Err(batch) = self.held.insert(batch, now) {
+        } else if let Some(batch) = self.held.insert(batch, now) {
             self.overflow(batch, now, effects);
         }
         self.drain(now, effects);
