@@ -186,7 +186,7 @@ pub(crate) fn vocabulary(text: &str) -> Result<Range<TokenId>> {
         (range.start < range.end).then_some(range)
     });
     let wrong = || usage(format!("--vocab {text}: expected LOW..HIGH, as 512..4093"));
-    Ok(range.ok_or_else(wrong)?)
+    range.ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub(crate) fn read(path: &Path) -> Result<ReplicaCostModel> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;
     let wrong = |error| usage(format!("cost model {}: {error}", path.display()));
-    Ok(parse(&text).map_err(wrong)?)
+    parse(&text).map_err(wrong)
 }
 
 /// The cost model in `text`.

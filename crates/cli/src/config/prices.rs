@@ -75,7 +75,7 @@ pub(crate) fn read(name: &str) -> Result<PriceTable> {
             .with_context(|| format!("cannot read the price table {file} (--price-table)"))?,
     };
     let wrong = |error| usage(format!("price table {name}: {error}"));
-    Ok(parse(&text).map_err(wrong)?)
+    parse(&text).map_err(wrong)
 }
 
 fn parse(text: &str) -> Result<PriceTable, String> {

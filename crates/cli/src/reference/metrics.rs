@@ -14,7 +14,7 @@ pub(super) fn page() -> String {
         let labels = metric.labels.iter().map(|label| format!("`{label}`"));
         let labels = labels.collect::<Vec<_>>().join(", ");
         let name = format!("`{}`", metric.name);
-        page += &super::row(&[&name, metric.kind, &labels, &metric.help]);
+        page += &super::row(&[&name, metric.kind, &labels, metric.help]);
     }
     page
 }

@@ -58,7 +58,7 @@ fn parse(text: &str) -> Result<TenantTag> {
                        for the cache_salt of requests there are --salt and --salt-file";
         usage(message)
     };
-    Ok(tag.map(TenantTag).ok_or_else(wrong)?)
+    tag.map(TenantTag).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(crate) fn run(planted: &PlantedCommand) -> Result<()> {
     }
     let parameters = parameters(planted);
     let generator = parameters.generate();
-    let generator = generator.map_err(|error| usage(error))?;
+    let generator = generator.map_err(usage)?;
     let written = output::to(&planted.output, |out| Ok(write(generator, conversations, out)?))?;
     if let Some((turns, num_unknown)) = written {
         output::note(&summary(&parameters, &turns, num_unknown));

@@ -179,8 +179,7 @@ fn gap(text: &str) -> Result<Gap> {
         ("empirical", _) if !rest.is_empty() => Ok(Gap::Empirical(read_gaps(Path::new(rest))?)),
         _ => Err(usage(format!(
             "--gaps {text}: expected exponential[:MEAN_S], lognormal[:MU,SIGMA] or empirical:FILE"
-        ))
-        .into()),
+        ))),
     }
 }
 
@@ -198,7 +197,7 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
         let bad = |_| usage(format!("{name}, line {line_number}: expected a number of seconds"));
         line.trim().parse().map_err(bad)
     };
-    Ok(lines.map(parse).collect::<Result<_, _>>()?)
+    lines.map(parse).collect::<Result<_, _>>()
 }
 
 /// Counts of the written trace.
