@@ -230,7 +230,7 @@ pub(crate) fn namespace(said: &LoggedPrompt) -> u64 {
     hashed(&(&said.model, &said.cache_salt))
 }
 
-/// A hash that no other process computes.
+/// A hash for comparisons within this process. Its key is fixed: it hides nothing.
 pub(crate) fn hashed(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

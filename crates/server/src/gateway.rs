@@ -82,6 +82,8 @@ pub struct HttpGateway {
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
     /// Replicas of which something was restored, and whose stream is not followed yet.
     restored: Mutex<BTreeSet<ReplicaId>>,
+    /// Held while a scrape brings the gauges up to date: another one may clear some of them.
+    scrape: Mutex<()>,
     /// State of the dashboard.
     pub dashboard: Dashboard,
     /// Shapes of requests whose tokens differ from an engine's.
@@ -157,6 +159,7 @@ impl HttpGateway {
             router: Mutex::new(router),
             streams: Mutex::default(),
             restored: Mutex::default(),
+            scrape: Mutex::default(),
             drift: DriftWatch::default(),
             usage_gaps: UsageGaps::default(),
             prompts: PromptDesk::default(),

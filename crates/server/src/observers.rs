@@ -29,13 +29,9 @@ impl Observers {
     /// When one of them cannot be, saying why.
     pub fn start(config: &ServeConfig, clock: Clock) -> Result<Self, ServeError> {
         let collector = config.otlp.as_deref();
-        let spans = collector.map(|address| Spans::to(address, clock));
+        let spans = collector.map(|address| Spans::to(address, clock)).transpose()?;
         let shadow = config.shadow.as_ref().map(Shadow::start).transpose()?;
-        Ok(Self {
-            spans: spans.transpose()?.map(Arc::new),
-            insight: None,
-            shadow: shadow.map(Arc::new),
-        })
+        Ok(Self { spans: spans.map(Arc::new), insight: None, shadow: shadow.map(Arc::new) })
     }
 
     /// Explains requests from now on, where a secret for that is given.

@@ -19,7 +19,7 @@ struct Case {
 
 #[test]
 fn failed_requests_are_rendered_as_by_the_engine() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/cases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases");
     let Ok(cases) = std::fs::read_to_string(folder.join("render_cases.json")) else {
         eprintln!("skipped: there are no cases at {}", folder.display());
         return;

@@ -341,7 +341,7 @@ fn with_tokens(text: &str, added: &[&str], rng: &mut Rng) -> String {
 
 fn real_chats(bytes: u64) -> Option<Vec<String>> {
     use std::io::Read;
-    let data = "../../../../shared/data/sharegpt-sample-1k/conversations.jsonl.zst";
+    let data = "../../../shared/data/sharegpt-sample-1k/conversations.jsonl.zst";
     let file = std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(data)).ok()?;
     let decoder = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(file));
     let mut lines = Vec::new();

@@ -6,6 +6,7 @@ use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
 
 use super::{EmbeddedReplicas, HttpGateway};
+use crate::lock::lock;
 use crate::metrics::raise;
 
 impl HttpGateway {
@@ -26,6 +27,7 @@ impl HttpGateway {
     #[must_use]
     pub fn render_metrics(&self) -> String {
         let metrics = &self.metrics;
+        let _scrape = lock(&self.scrape);
         // Each guard ends with its statement: a scrape must not hold up requests.
         let stats = self.router().stats();
         let entries =
@@ -116,6 +118,9 @@ impl HttpGateway {
 
     /// Says which upstream each replica is, and what that says of its load.
     fn name_upstreams(&self) {
+        if self.fleet.embedded().is_some() {
+            return;
+        }
         // A report that has expired must vanish from the metrics rather than stay at its last
         // value.
         self.metrics.replicas.forget_loads();

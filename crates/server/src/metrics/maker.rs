@@ -49,6 +49,13 @@ impl MetricEntry {
         found.unwrap_or_else(|| panic!("{kind} {name} has no row"))
     }
 
+    /// The entry of a metric without labels.
+    fn plain(kind: &str, name: &str) -> Self {
+        let entry = Self::of(kind, name);
+        assert!(entry.labels.is_empty(), "{name} is made without labels");
+        entry
+    }
+
     fn options(&self) -> Opts {
         Opts::new(self.name, self.help)
     }
@@ -91,19 +98,19 @@ impl MetricFactory {
     }
 
     pub(super) fn plain_counter(&self, name: &str) -> IntCounter {
-        self.register(IntCounter::with_opts(MetricEntry::of("counter", name).options()))
+        self.register(IntCounter::with_opts(MetricEntry::plain("counter", name).options()))
     }
 
     pub(super) fn plain_float_counter(&self, name: &str) -> Counter {
-        self.register(Counter::with_opts(MetricEntry::of("counter", name).options()))
+        self.register(Counter::with_opts(MetricEntry::plain("counter", name).options()))
     }
 
     pub(super) fn plain_gauge(&self, name: &str) -> IntGauge {
-        self.register(IntGauge::with_opts(MetricEntry::of("gauge", name).options()))
+        self.register(IntGauge::with_opts(MetricEntry::plain("gauge", name).options()))
     }
 
     pub(super) fn plain_histogram(&self, name: &str, buckets: &[f64]) -> Histogram {
-        let options = MetricEntry::of("histogram", name).histogram_options(buckets);
+        let options = MetricEntry::plain("histogram", name).histogram_options(buckets);
         self.register(Histogram::with_opts(options))
     }
 

@@ -24,7 +24,7 @@ const LOOKUPS: f64 = 288_500.0;
 
 fn recorded() -> Option<Vec<TraceRequest>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../../shared/data/mooncake-fast25/conversation_trace.jsonl.zst");
+        .join("../../../shared/data/mooncake-fast25/conversation_trace.jsonl.zst");
     let Ok(file) = File::open(&path) else {
         eprintln!("SKIPPED: ../shared/data/mooncake-fast25 is absent");
         return None;

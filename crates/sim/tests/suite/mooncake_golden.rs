@@ -24,7 +24,7 @@ const GOLDEN: [(usize, u64, u64); 6] = [
 #[test]
 fn lru_and_belady_counts_are_golden() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../../shared/data/mooncake-fast25/conversation_trace.jsonl.zst");
+        .join("../../../shared/data/mooncake-fast25/conversation_trace.jsonl.zst");
     let Ok(file) = File::open(&path) else {
         eprintln!("SKIPPED: ../shared/data/mooncake-fast25 is absent");
         return;

@@ -127,15 +127,15 @@ struct TraceHeader {
 
 /// A line behind the header: a request, or names.
 #[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 struct CanonicalLine {
     #[serde(skip_serializing_if = "is_default")]
     arrival_ns: Option<u64>,
-    #[serde(rename = "type", skip_serializing_if = "is_default")]
+    #[serde(default, rename = "type", skip_serializing_if = "is_default")]
     request_type: u16,
     #[serde(skip_serializing_if = "is_default")]
     session: Option<u64>,
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     turn: u16,
     #[serde(skip_serializing_if = "is_default")]
     input_tokens: Option<u32>,
@@ -143,7 +143,7 @@ struct CanonicalLine {
     output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]
     p_continue: Option<f64>,
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     blocks: PromptChain,
     #[serde(skip_serializing_if = "is_default")]
     types: Option<Vec<String>>,
@@ -362,6 +362,7 @@ mod tests {
         check_bad("{}", "line 2: `arrival_ns` is missing");
         check_bad(r#"{"arrival_ns": 1, "block": []}"#, "unknown field `block`");
         check_bad(r#"{"arrival_ns": 1.5}"#, "line 2: not a request");
+        check_bad("[5]", "line 2: not a request");
         check_bad(r#"{"arrival_ns": 1, "type": 1}"#, "`type` is 1, but only 1 have");
         for wrong in ["1.5", "-0.1", "1e300"] {
             check_bad(

@@ -66,7 +66,7 @@ impl NamedPredictor {
             let named = Self::new(text, &open)?;
             // Two rows of the table would have one name.
             ensure!(
-                all.iter().any(|other| other.name != named.name),
+                all.iter().all(|other| other.name != named.name),
                 usage(format!("--predictor: two are called `{}`", named.name))
             );
             all.push(named);
