@@ -269,6 +269,18 @@ mod tests {
         check(&with("show(m)"), ContentFormat::String);
     }
 
+    /// vLLM 0.32.0 finds calls anywhere in the tree: it gives these two formats.
+    #[test]
+    fn calls_in_filter_blocks_count() {
+        let shows = "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}";
+        let with = |argument: &str| {
+            let block = format!("{{% filter replace('a', {argument}) %}}x{{% endfilter %}}");
+            format!("{shows}{{% for message in messages %}}{block}{{% endfor %}}")
+        };
+        check(&with("show(message.content)"), ContentFormat::Parts);
+        check(&with("message.content"), ContentFormat::String);
+    }
+
     #[test]
     fn a_variable_called_content_counts_outside_of_macros() {
         let each = "{% for p in content %}{{ p }}{% endfor %}";

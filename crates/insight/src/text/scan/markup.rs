@@ -1,5 +1,8 @@
 //! Tags and the special tokens of chat templates.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use super::{letters, lexicon};
 use crate::text::word::Class;
 
@@ -13,41 +16,57 @@ const ID_DIGITS: usize = 4;
 const HEX_LETTERS: usize = 6;
 
 /// Markers in square brackets; others are text.
-const BRACKETED: &str = "INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_CALLS TOOL_RESULTS TOOL_CONTENT \
-     ARGS gMASK BOS EOS CLS SEP";
+static BRACKETED: Names = LazyLock::new(|| {
+    names(
+        "INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_CALLS TOOL_RESULTS TOOL_CONTENT \
+     ARGS gMASK BOS EOS CLS SEP",
+    )
+});
 
 /// Markers that stand where a message begins.
-const TURNS: &str = "INST USER ASSISTANT SYSTEM BOT HUMAN";
+static TURNS: Names = LazyLock::new(|| names("INST USER ASSISTANT SYSTEM BOT HUMAN"));
 
 /// Markers that begin like no others do.
 const ODD: [&str; 5] = ["<<SYS>>", "<</SYS>>", "]~b]", "]~!b[", "[e~["];
 
 /// Names of tags around definitions of tools.
-const TOOLS: &str = "tool tools tool_name tool_description tool_definition tool_definitions \
+static TOOLS: Names = LazyLock::new(|| {
+    names(
+        "tool tools tool_name tool_description tool_definition tool_definitions \
      tool_list functions function available_tools available_functions parameter \
      parameters param params arg args arguments apis api actions plugins skills \
-     commands";
+     commands",
+    )
+});
 
 /// Tags without bars that are special tokens.
-const SPECIAL: &str = "s bos eos pad sep cls unk eot eod sop start_of_turn end_of_turn \
+static SPECIAL: Names = LazyLock::new(|| {
+    names(
+        "s bos eos pad sep cls unk eot eod sop start_of_turn end_of_turn \
      start_of_role end_of_role end_of_text im_start im_end turn SPECIAL_10 \
-     SPECIAL_11 SPECIAL_12";
-
-/// Fields and channels that hold thoughts.
-const THOUGHT_FIELDS: &str =
-    "analysis thought thoughts thinking redacted_thinking reasoning reasoning_content";
+     SPECIAL_11 SPECIAL_12",
+    )
+});
 
 /// Labels in front of thoughts.
-const THOUGHT_LABELS: &str = "thought thoughts thinking reasoning scratchpad rationale";
+static THOUGHT_LABELS: Names =
+    LazyLock::new(|| names("thought thoughts thinking reasoning scratchpad rationale"));
 
 /// Tags around thoughts.
-const THOUGHTS: &str = "think thinking thought thoughts reasoning reasoning_content scratchpad \
+static THOUGHTS: Names = LazyLock::new(|| {
+    names(
+        "think thinking thought thoughts reasoning reasoning_content scratchpad \
      reflection rationale inner_monologue cot analysis seed:think \
-     antml:thinking";
+     antml:thinking",
+    )
+});
 
-/// Whether `name` is one of `names`, which spaces part.
-fn is_one_of(names: &str, name: &[u8]) -> bool {
-    names.split(' ').any(|known| known.as_bytes() == name)
+/// Names of tags, for look-ups.
+type Names = LazyLock<HashSet<&'static [u8]>>;
+
+/// The names of a list with spaces between them.
+fn names(list: &'static str) -> HashSet<&'static [u8]> {
+    list.split(' ').map(str::as_bytes).collect()
 }
 
 /// A tag at the start of `rest`, which begins with `<` or `[`; its length and class.
@@ -99,7 +118,17 @@ pub(super) fn is_channel(marker: &[u8]) -> bool {
 
 /// Whether a channel of that name is for thoughts.
 pub(super) fn names_thoughts(word: &[u8]) -> bool {
-    is_one_of(THOUGHT_FIELDS, word)
+    // Called for every word of a prompt: a comparison, not a look-up.
+    matches!(
+        word,
+        b"analysis"
+            | b"thought"
+            | b"thoughts"
+            | b"thinking"
+            | b"redacted_thinking"
+            | b"reasoning"
+            | b"reasoning_content"
+    )
 }
 
 fn bracketed(rest: &[u8]) -> Option<(usize, Class)> {
@@ -108,9 +137,9 @@ fn bracketed(rest: &[u8]) -> Option<(usize, Class)> {
     let is_barred = name.len() > 2 && name.starts_with(b"|") && name.ends_with(b"|");
     let class = if is_barred && !name.iter().any(u8::is_ascii_whitespace) {
         special(name)
-    } else if is_one_of(TURNS, name) {
+    } else if TURNS.contains(name) {
         Class::Role
-    } else if is_one_of(BRACKETED, name) {
+    } else if BRACKETED.contains(name) {
         Class::Marker
     } else if matches!(name, b"THINK" | b"think") {
         thought(is_close)
@@ -142,9 +171,9 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
     }
     let class = if is_thoughts(name) {
         thought(is_close)
-    } else if is_one_of(SPECIAL, name) || is_numbered(name) {
+    } else if SPECIAL.contains(name) || is_numbered(name) {
         Class::Marker
-    } else if is_one_of(TOOLS, name) {
+    } else if TOOLS.contains(name) {
         Class::ToolTag
     } else {
         Class::Tag
@@ -183,12 +212,12 @@ fn is_numbered(name: &[u8]) -> bool {
 fn is_thoughts(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let begins = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
-    is_one_of(THOUGHTS, &name) || begins(b"thinking") || begins(b"thought")
+    THOUGHTS.contains(&name) || begins(b"thinking") || begins(b"thought")
 }
 
 /// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.
 pub(super) fn announces_thoughts(word: &[u8]) -> bool {
-    is_one_of(THOUGHT_LABELS, &word.to_ascii_lowercase())
+    THOUGHT_LABELS.contains(&word.to_ascii_lowercase())
 }
 
 /// A special token with bars: thoughts have some of their own.
