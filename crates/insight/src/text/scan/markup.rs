@@ -16,7 +16,7 @@ const ID_DIGITS: usize = 4;
 const HEX_LETTERS: usize = 6;
 
 /// Markers in square brackets; others are text.
-static BRACKETED: Names = LazyLock::new(|| {
+static BRACKETED: TagNames = LazyLock::new(|| {
     names(
         "INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_CALLS TOOL_RESULTS TOOL_CONTENT \
      ARGS gMASK BOS EOS CLS SEP",
@@ -24,13 +24,13 @@ static BRACKETED: Names = LazyLock::new(|| {
 });
 
 /// Markers that stand where a message begins.
-static TURNS: Names = LazyLock::new(|| names("INST USER ASSISTANT SYSTEM BOT HUMAN"));
+static TURNS: TagNames = LazyLock::new(|| names("INST USER ASSISTANT SYSTEM BOT HUMAN"));
 
 /// Markers that begin like no others do.
 const ODD: [&str; 5] = ["<<SYS>>", "<</SYS>>", "]~b]", "]~!b[", "[e~["];
 
-/// Names of tags around definitions of tools.
-static TOOLS: Names = LazyLock::new(|| {
+/// TagNames of tags around definitions of tools.
+static TOOLS: TagNames = LazyLock::new(|| {
     names(
         "tool tools tool_name tool_description tool_definition tool_definitions \
      tool_list functions function available_tools available_functions parameter \
@@ -40,7 +40,7 @@ static TOOLS: Names = LazyLock::new(|| {
 });
 
 /// Tags without bars that are special tokens.
-static SPECIAL: Names = LazyLock::new(|| {
+static SPECIAL: TagNames = LazyLock::new(|| {
     names(
         "s bos eos pad sep cls unk eot eod sop start_of_turn end_of_turn \
      start_of_role end_of_role end_of_text im_start im_end turn SPECIAL_10 \
@@ -49,11 +49,11 @@ static SPECIAL: Names = LazyLock::new(|| {
 });
 
 /// Labels in front of thoughts.
-static THOUGHT_LABELS: Names =
+static THOUGHT_LABELS: TagNames =
     LazyLock::new(|| names("thought thoughts thinking reasoning scratchpad rationale"));
 
 /// Tags around thoughts.
-static THOUGHTS: Names = LazyLock::new(|| {
+static THOUGHTS: TagNames = LazyLock::new(|| {
     names(
         "think thinking thought thoughts reasoning reasoning_content scratchpad \
      reflection rationale inner_monologue cot analysis seed:think \
@@ -61,8 +61,8 @@ static THOUGHTS: Names = LazyLock::new(|| {
     )
 });
 
-/// Names of tags, for look-ups.
-type Names = LazyLock<HashSet<&'static [u8]>>;
+/// TagNames of tags, for look-ups.
+type TagNames = LazyLock<HashSet<&'static [u8]>>;
 
 /// The names of a list with spaces between them.
 fn names(list: &'static str) -> HashSet<&'static [u8]> {
