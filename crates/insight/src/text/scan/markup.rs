@@ -212,12 +212,12 @@ fn is_numbered(name: &[u8]) -> bool {
 fn is_thoughts(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let begins = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
-    THOUGHTS.contains(&name) || begins(b"thinking") || begins(b"thought")
+    THOUGHTS.contains(&name[..]) || begins(b"thinking") || begins(b"thought")
 }
 
 /// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.
 pub(super) fn announces_thoughts(word: &[u8]) -> bool {
-    THOUGHT_LABELS.contains(&word.to_ascii_lowercase())
+    THOUGHT_LABELS.contains(&word.to_ascii_lowercase()[..])
 }
 
 /// A special token with bars: thoughts have some of their own.
