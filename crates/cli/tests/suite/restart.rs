@@ -42,6 +42,19 @@ fn engine() -> (Served, String, String) {
     (Served::ready(process), events, replay)
 }
 
+/// The number of entries, once no event has changed it for half a second.
+fn settled(server: &Served) -> Value {
+    let mut known = server.index()["entries"].clone();
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = server.index()["entries"].clone();
+        if now == known {
+            return known;
+        }
+        known = now;
+    }
+}
+
 #[test]
 fn a_gateway_that_starts_again_knows_where_prompts_were() {
     let folder = Scratch::new("state");
@@ -67,7 +80,7 @@ fn a_gateway_that_starts_again_knows_where_prompts_were() {
         is_whole && index["entries"].as_u64() > Some(8 * 8)
     };
     eventually("all that they hold", || is_complete(&first));
-    let known = first.index()["entries"].clone();
+    let known = settled(&first);
     first.end("-TERM");
     // Without replays nothing but the folder can tell the next two. The second is killed.
     for signal in ["-KILL", "-TERM"] {

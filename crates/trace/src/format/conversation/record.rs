@@ -1,7 +1,10 @@
 //! One line of a conversation file, and what must hold for it.
 
+use std::fmt;
+
 use headstart_core::Probability;
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::super::line_format::nanos;
@@ -24,7 +27,7 @@ pub(super) fn parse(line: &str, record: usize) -> Result<Conversation, String> {
     let group = group(parsed.group)?;
     let truth = truth(parsed.truth.unwrap_or_default(), &turns)?;
     Ok(Conversation {
-        id: id(parsed.id).unwrap_or_else(|| format!("#{record}")),
+        id: parsed.id.0.unwrap_or_else(|| format!("#{record}")),
         turns,
         group,
         is_truncated: parsed.truncated.unwrap_or(false),
@@ -62,7 +65,8 @@ fn truth(truth: Vec<f64>, turns: &[Turn]) -> Result<Vec<Probability>, String> {
 
 #[derive(Deserialize)]
 struct RecordedConversation {
-    id: Option<Value>,
+    #[serde(default)]
+    id: Id,
     #[serde(alias = "messages", alias = "conversations")]
     turns: Vec<RecordedTurn>,
     group: Option<Value>,
@@ -108,13 +112,58 @@ impl RecordedTurn {
     }
 }
 
-/// An id that is a text or a number; anything else is as good as none.
-fn id(given: Option<Value>) -> Option<String> {
-    match given? {
-        Value::String(id) => Some(id),
-        Value::Number(id) if id.is_f64() => id.as_f64().map(|id| id.to_string()),
-        Value::Number(id) => Some(id.to_string()),
-        _ => None,
+/// An id that is a text or a number; anything else is read and forgotten.
+#[derive(Default)]
+struct Id(Option<String>);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl<'de> Visitor<'de> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<Id, E> {
+        Ok(Id(Some(id.to_owned())))
+    }
+
+    fn visit_u64<E>(self, id: u64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_f64<E>(self, id: f64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
+        // Read to its end, or the parser would stop within the line.
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Id, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
     }
 }
 
