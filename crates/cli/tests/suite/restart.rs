@@ -5,7 +5,9 @@ use crate::support;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
+use serde_json::Value;
 use support::{Scratch, Served, eventually, serve};
 
 /// The replica that a prompt goes to.
