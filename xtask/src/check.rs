@@ -13,7 +13,6 @@ mod report;
 mod services;
 mod step;
 mod test_binaries;
-mod workers;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, binary, workers};
+use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// Commands that do not run here, by a part of them, and why.
@@ -48,51 +48,32 @@ const TIMEOUT: &str = "180";
 /// Time in which a server is ready.
 const START: Duration = Duration::from_secs(60);
 
-/// Runs every command that can run here, several documents at a time, until one fails.
+/// Runs every command that can run here and stops at the first that fails.
 pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     if let Some(failed) = binary::build(cargo)? {
         return Ok(failed);
     }
     let program = binary::path()?;
-    let counts = workers::each(documents(root)?, |document| {
-        run_document(root, &program, &document)
-            .with_context(|| document.strip_prefix(root).unwrap_or(&document).display().to_string())
-    });
-    Ok(match counts {
-        Ok(counts) => {
-            let run: usize = counts.iter().map(|count| count.run).sum();
-            let skipped: usize = counts.iter().map(|count| count.skipped).sum();
-            Outcome::Passed(format!(
-                "commands of the README and the guide: {run} run, {skipped} need more than \
-                 this machine"
-            ))
-        }
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    })
-}
-
-/// Numbers of commands of a document that ran, and that cannot run here.
-#[derive(Default)]
-struct Count {
-    run: usize,
-    skipped: usize,
-}
-
-/// Runs the commands of one document, in a folder of its own.
-fn run_document(root: &Path, program: &Path, document: &Path) -> Result<Count> {
-    let text = fs::read_to_string(document).context("cannot read it")?;
-    let name = document.file_stem().unwrap_or_default().to_string_lossy();
-    let mut place = Place::new(root, program, &name)?;
-    let mut count = Count::default();
-    for command in commands(&text) {
-        if SKIPPED.iter().any(|(part, _)| command.contains(part)) {
-            count.skipped += 1;
-        } else {
-            count.run += 1;
-            place.run(&command).with_context(|| format!("`{command}`"))?;
+    let (mut run, mut skipped) = (0, 0);
+    for document in documents(root)? {
+        let text = fs::read_to_string(&document)
+            .with_context(|| format!("cannot read {}", document.display()))?;
+        let mut place = Place::new(root, &program)?;
+        for command in commands(&text) {
+            if SKIPPED.iter().any(|(part, _)| command.contains(part)) {
+                skipped += 1;
+                continue;
+            }
+            run += 1;
+            if let Err(error) = place.run(&command) {
+                let name = document.strip_prefix(root).unwrap_or(&document).display();
+                return Ok(Outcome::Failed(format!("{name}: `{command}`: {error:#}")));
+            }
         }
     }
-    Ok(count)
+    Ok(Outcome::Passed(format!(
+        "commands of the README and the guide: {run} run, {skipped} need more than this machine"
+    )))
 }
 
 /// The README and the pages of the guide.
@@ -143,9 +124,9 @@ struct Place {
 }
 
 impl Place {
-    fn new(root: &Path, program: &Path, document: &str) -> Result<Self> {
-        let process = std::process::id();
-        let folder = std::env::temp_dir().join(format!("headstart-commands-{process}-{document}"));
+    fn new(root: &Path, program: &Path) -> Result<Self> {
+        let folder =
+            std::env::temp_dir().join(format!("headstart-commands-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("prompts"))?;
         fs::write(folder.join("prompts/support.txt"), "You answer questions about orders.\n")?;

@@ -4,17 +4,19 @@
 //! lease to end, for a time limit. Beside another binary's computation that time costs nothing.
 //! Output is printed whole when a binary ends; CI reads the closing lines that each one prints.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Outcome, workers};
+use super::Outcome;
 use crate::cargo::Cargo;
 
 /// Longest time of one test binary.
@@ -90,10 +92,25 @@ fn binaries(messages: &str) -> Result<Vec<TestBinary>> {
 
 /// Runs as many binaries at a time as there are cores, and returns the names of those that failed.
 fn run_all(binaries: Vec<TestBinary>, variables: &[(&str, &str)]) -> Result<Vec<String>> {
-    let failed = workers::each(binaries, |binary| {
-        Ok((!run_one(&binary, variables)?).then_some(binary.name))
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let queue = Mutex::new(VecDeque::from(binaries));
+    let failed = Mutex::new(Vec::new());
+    let take = || -> Result<()> {
+        loop {
+            let next = queue.lock().expect("no holder panics").pop_front();
+            let Some(binary) = next else {
+                return Ok(());
+            };
+            if !run_one(&binary, variables)? {
+                failed.lock().expect("no holder panics").push(binary.name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
     })?;
-    Ok(failed.into_iter().flatten().collect())
+    Ok(failed.into_inner().expect("no holder panics"))
 }
 
 /// Runs a binary, prints its output, and returns whether its tests passed.
