@@ -31,6 +31,15 @@ const FILES: [(&str, &str); 5] = [
     ("packaging/Containerfile", "Containerfile"),
 ];
 
+/// Shells, and the names under which they look for completions.
+const COMPLETIONS: [(&str, &str); 5] = [
+    ("bash", "headstart.bash"),
+    ("elvish", "headstart.elv"),
+    ("fish", "headstart.fish"),
+    ("powershell", "_headstart.ps1"),
+    ("zsh", "_headstart"),
+];
+
 /// Makes the packages of the workspace at `root`.
 pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -44,7 +53,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     let size = fs::metadata(&program)?.len();
     println!("headstart: {:.1} MiB", size as f64 / f64::from(1 << 20));
     ensure!(size <= PROGRAM_BYTES_MAX, "the program has more than {PROGRAM_BYTES_MAX} bytes");
-    let name = archive(root, &program, &dist)?;
+    let name = archive(root, cargo, &program, &dist)?;
     wheel(root, &target, &dist)?;
     shell(&dist, "sha256sum *.tar.gz *.whl > SHA256SUMS")?;
     println!("made {name}.tar.gz, a wheel and SHA256SUMS in target/dist");
@@ -52,7 +61,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
 }
 
 /// The folder with all files, and the archive of it; its name.
-fn archive(root: &Path, program: &Path, dist: &Path) -> Result<String> {
+fn archive(root: &Path, cargo: &Cargo, program: &Path, dist: &Path) -> Result<String> {
     let name = format!("headstart-{}-{}", env!("CARGO_PKG_VERSION"), triple()?);
     let folder = dist.join(&name);
     fs::create_dir_all(folder.join("bin"))?;
@@ -62,15 +71,40 @@ fn archive(root: &Path, program: &Path, dist: &Path) -> Result<String> {
         fs::create_dir_all(to.parent().unwrap_or(&folder))?;
         fs::copy(root.join(from), &to).with_context(|| format!("cannot copy {from}"))?;
     }
-    let made = Command::new(program)
-        .arg("reference")
-        .args(["--man", "share/man/man1", "--completions", "share/completions"])
-        .current_dir(&folder)
-        .status()?;
-    ensure!(made.success(), "man pages and completions could not be made");
+    man_pages(cargo, &folder.join("share/man/man1"))?;
+    completions(program, &folder.join("share/completions"))?;
     fs::write(folder.join("sbom.cdx.json"), sbom::of(root)?)?;
     shell(dist, &format!("tar --sort=name --owner=0 --group=0 -czf {name}.tar.gz {name}"))?;
     Ok(name)
+}
+
+/// The man pages, by the generator of the reference.
+fn man_pages(cargo: &Cargo, folder: &Path) -> Result<()> {
+    let folder = folder.to_str().context("the target folder's path is not UTF-8")?;
+    let generator = [
+        "run",
+        "-q",
+        "--release",
+        "--locked",
+        "-p",
+        "headstart-lab",
+        "--bin",
+        "headstart-reference",
+    ];
+    let made = cargo.run(&[&generator[..], &["--", "--man", folder]].concat(), &[])?;
+    ensure!(made.success(), "the man pages could not be made");
+    Ok(())
+}
+
+/// The completions of all shells, by the program itself.
+fn completions(program: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for (shell, name) in COMPLETIONS {
+        let script = Command::new(program).args(["completions", shell]).output()?;
+        ensure!(script.status.success(), "the completions of {shell} could not be made");
+        fs::write(folder.join(name), script.stdout)?;
+    }
+    Ok(())
 }
 
 /// The wheel, by maturin from a virtual environment below the target folder.

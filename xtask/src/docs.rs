@@ -14,7 +14,8 @@ const FOLDER: &str = "docs/reference";
 
 /// Writes the references in the workspace at `root`.
 pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
-    let arguments = ["run", "-q", "-p", "headstart", "--", "reference", "--docs", FOLDER];
+    let generator = ["run", "-q", "-p", "headstart-lab", "--bin", "headstart-reference"];
+    let arguments = [&generator[..], &["--", "--docs", FOLDER]].concat();
     let written = cargo.run(&arguments, &[])?;
     ensure!(written.success(), "the references could not be written");
     let path = root.join(FOLDER).join(limits::FILE);

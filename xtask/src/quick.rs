@@ -13,6 +13,10 @@ use anyhow::{Context, Result, bail};
 use crate::cargo::Cargo;
 use crate::tidy;
 
+/// The references of the command line are stale once it has changed.
+const REFERENCES: [&str; 6] =
+    ["test", "--quiet", "-p", "headstart-lab", "--bin", "headstart-reference"];
+
 /// Runs the checks, and stops at the first that fails.
 pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     let start = Instant::now();
@@ -30,6 +34,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
         call(&["clippy"], &all, &["--all-targets", "--", "-D", "warnings"]),
         call(&["test", "--quiet"], &libraries, &["--lib"]),
         call(&["test", "--quiet"], &programs, &["--bins"]),
+        all.iter().any(|one| one.package == "headstart").then(|| REFERENCES.to_vec()),
     ];
     for call in calls.iter().flatten() {
         let line = format!("cargo {}", call.join(" "));

@@ -1,11 +1,12 @@
-//! All indexes against the router's reference and against what the replicas hold, on fleets so
+//! All indexes against the reference and against what the replicas hold, on fleets so
 //! small that everything is evicted all the time.
 
 use std::path::Path;
 
 use headstart_core::block::Namespace;
 use headstart_core::{Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, PrefixIndex, Prompt, ReferenceIndex, Update};
+use headstart_dst::index::ReferenceIndex;
+use headstart_router::index::{Overlaps, PrefixIndex, Prompt, Update};
 
 use crate::contender::{Contender, FleetShape, KINDS};
 use crate::options::Source;

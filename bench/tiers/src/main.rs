@@ -10,6 +10,9 @@ mod memory;
 mod options;
 mod ours;
 mod payload;
+#[cfg(test)]
+#[path = "../../../crates/store/tests/suite/reference.rs"]
+mod reference;
 mod report;
 mod subject;
 

@@ -301,9 +301,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
     use clap::Parser;
-    use headstart_store::reference::Map;
-
     use super::*;
+    use crate::reference::Map;
 
     /// A map in a thread of its own, which takes few commands at once and answers late.
     struct Late {

@@ -65,7 +65,7 @@ pub fn of(
     let per_token = per_token(traffic, &played, &cost);
     // These sizes come before the findings below take the comparison apart.
     let kept = kept(traffic, &beside, &played, bounds);
-    let fixes = Fixes::of(traffic, fleet, setting.rendering, SEED);
+    let fixes = Fixes::of(traffic, fleet, setting.rendering);
     let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
         &mut played.splits,

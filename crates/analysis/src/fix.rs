@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use headstart_core::TraceRequest;
 use headstart_core::block::Namespace;
-use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
+use headstart_sim::spread::{PlacementPolicy, SpreadConfig, SpreadFleet};
 use headstart_trace::format::request_log::Chains;
 
 use crate::findings::Pair;
@@ -40,16 +40,8 @@ impl<'a> Fixes<'a> {
         traffic: &'a LoggedTraffic,
         fleet: UniformFleet,
         rendering: Option<&'a Rendering>,
-        seed: u64,
     ) -> Self {
-        let replicas = fleet.replicas;
-        let settings = SpreadConfig {
-            replicas,
-            // The replay divides this among the replicas again, so each has the fleet's capacity.
-            capacity_blocks: fleet.capacity_blocks.saturating_mul(replicas as u64),
-            block_tokens: traffic.info.block_tokens,
-            seed,
-        };
+        let settings = fleet.spread(traffic.info.block_tokens);
         Self { traffic, rendering, settings, before: OnceLock::new() }
     }
 
@@ -64,13 +56,11 @@ impl<'a> Fixes<'a> {
 
     /// Tokens that a replay computes, with `fixed` requests in place of those with their index.
     fn computed(&self, fixed: &HashMap<usize, TraceRequest>) -> u64 {
-        let mut spread = SpreadComparison::new(&[PlacementPolicy::LongestPrefix], self.settings);
+        let mut spread = SpreadFleet::new(PlacementPolicy::LongestPrefix, self.settings);
         for (index, request) in self.traffic.requests.iter().enumerate() {
             spread.serve(fixed.get(&index).unwrap_or(request));
         }
-        let outcomes = spread.outcomes().into_iter();
-        // A replay serves no more than the prompt, so the difference is not negative.
-        outcomes.map(|outcome| outcome.prompt_tokens - outcome.hit_tokens).sum()
+        spread.computed_tokens()
     }
 
     /// The requests that change, by their index.

@@ -9,11 +9,9 @@ use headstart_insight::Bucket;
 use headstart_insight::BucketTokens;
 use headstart_insight::documents::Documents;
 use headstart_insight::loss::AttributorConfig;
-use headstart_sim::explained::replay::{
-    ExplainedConfig, ExplainedReplay, Placement, PromptContent,
-};
+use headstart_sim::explained::replay::{ExplainedConfig, ExplainedReplay, PromptContent};
 use headstart_sim::explained::runs::ExplainedRuns;
-use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
+use headstart_sim::spread::{PlacementPolicy, SpreadConfig, SpreadFleet};
 use headstart_trace::characterize::Stack;
 
 use crate::cost::PromptCostModel;
@@ -69,6 +67,12 @@ pub(crate) struct RandomRoutingHits {
 }
 
 impl UniformFleet {
+    /// As a fleet that requests are spread over.
+    pub(crate) fn spread(self, block_tokens: u32) -> SpreadConfig {
+        let Self { replicas, capacity_blocks } = self;
+        SpreadConfig { replicas, capacity_blocks, block_tokens }
+    }
+
     /// Plays the traffic through the fleet: each request goes where most of it is held.
     pub(crate) fn play(
         self,
@@ -123,8 +127,6 @@ impl UniformFleet {
             replicas: self.replicas,
             blocks: blocks as usize,
             block_tokens: traffic.info.block_tokens,
-            placement: Placement::LongestPrefix,
-            seed,
             memory,
         };
         let mut explained = ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)));
@@ -164,22 +166,15 @@ impl UniformFleet {
         let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
         progress.phase("routing at random", Some(draws));
         for draw in 0..draws {
-            let settings = SpreadConfig {
-                replicas: self.replicas,
-                capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
-                block_tokens: traffic.info.block_tokens,
-                // Each draw has a seed of its own, so the average is over different routings.
-                seed: seed + draw as u64,
-            };
-            let mut spread = SpreadComparison::new(&[PlacementPolicy::Random], settings);
+            // Each draw has a seed of its own, so the average is over different routings.
+            let placement = PlacementPolicy::Random { seed: seed + draw as u64 };
+            let mut spread = SpreadFleet::new(placement, self.spread(traffic.info.block_tokens));
             for request in &traffic.requests {
                 spread.serve(request);
             }
             progress.inc(1);
-            for outcome in spread.outcomes() {
-                tokens += outcome.hit_tokens;
-                is_exact &= outcome.is_exact;
-            }
+            tokens += spread.hit_tokens();
+            is_exact &= spread.is_exact();
             // The draws come one after the other, so the memory is that of the largest.
             pieces = pieces.max(spread.num_pieces());
         }

@@ -4,6 +4,7 @@ use headstart_core::figures::{counted, thousands};
 use headstart_insight::Bucket;
 use headstart_trace::TraceInfo;
 use headstart_trace::characterize::Characterization;
+use serde::Serialize;
 
 use crate::kv_bytes::KvBytes;
 use crate::traffic::LoggedTokenCounts;
@@ -75,7 +76,7 @@ pub struct WaterfallStep {
 }
 
 /// Seconds and money of some tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Amount {
     /// Prompt tokens.
     pub tokens: u64,
@@ -100,7 +101,7 @@ impl Amount {
 }
 
 /// Estimated memory of a structure that grows with the input.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct MemoryEstimate {
     /// Short description.
     pub what: &'static str,
@@ -139,20 +140,23 @@ pub struct Routing {
     pub precise_tokens: u64,
 }
 
-/// A named cause, summed over the requests that lost by it.
-#[derive(Clone, Debug)]
+/// A named cause, summed over the requests that lost by it; names and order of the fields are those
+/// of `headstart analyze --json`.
+#[derive(Clone, Debug, Serialize)]
 pub struct FindingRow {
     /// Name of the cause, for programs.
     pub cause: String,
     /// The cause in words.
     pub title: String,
-    /// Suggested change.
-    pub fix: String,
     /// Requests that lost by it.
     pub requests: u64,
     /// Their loss.
+    #[serde(flatten)]
     pub amount: Amount,
+    /// Suggested change.
+    pub fix: String,
     /// Fewer tokens that a replay computes if this one mistake is fixed, where it was replayed.
+    #[serde(rename = "fix_saves_tokens")]
     pub saved_tokens: Option<u64>,
     /// One request that lost by it.
     pub example: Option<CauseExample>,
@@ -182,7 +186,7 @@ pub struct UnnamedLoss {
 }
 
 /// One request that lost by a cause.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CauseExample {
     /// Name of the request.
     pub request: String,

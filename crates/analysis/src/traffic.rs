@@ -17,6 +17,7 @@ mod times;
 use headstart_core::figures::counted;
 use headstart_core::{Nanos, Progress, SessionId, TraceRequest, UsageError};
 use headstart_trace::characterize::Stack;
+use headstart_trace::characterize::stack::mix;
 use headstart_trace::infer::Inference;
 use headstart_trace::{Format, Provenance, TraceInfo};
 
@@ -243,7 +244,7 @@ impl LoggedTraffic {
             let user = hashed(&user);
             // Blocks that are mixed with the user never match another user's, so no session joins
             // both. The shift leaves a number after every id, at which a run can end.
-            let own = request.blocks.iter().map(|id| mixed(id ^ user) >> 1);
+            let own = request.blocks.iter().map(|id| mix(id ^ user) >> 1);
             let own = own.collect();
             let shared = std::mem::replace(&mut request.blocks, own);
             inference.assign(request);
@@ -289,18 +290,10 @@ impl LoggedTraffic {
 /// Changes blocks and session of a request so that only the `number`th input has them.
 fn set_apart(request: &mut TraceRequest, number: u64) {
     // The input's number is mixed first: small numbers alone would flip a few low bits.
-    let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
+    let apart = |id: u64| mix(id ^ mix(number)) >> 1;
     let blocks = request.blocks.iter().map(apart);
     request.blocks = blocks.collect();
     request.session = request.session.map(|SessionId(id)| SessionId(apart(id)));
-}
-
-/// A permutation of 64-bit numbers. Source: the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
-fn mixed(mut number: u64) -> u64 {
-    number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

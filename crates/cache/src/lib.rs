@@ -15,13 +15,11 @@
 //! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
 //! | [`tiers`] | [`Tiers`]: what lower tiers hold, and whether to load or to compute |
 //! | [`future`] | [`Future`]: what offline bounds know of a trace |
-//! | [`conformance`] | what any policy must obey; run it on yours |
 //!
 //! It does not know bytes, files, clocks, text or models. Its invariants, checked by
 //! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned
 //! or has a resident child is never a victim; a pin on a block pins its whole prefix.
 
-pub mod conformance;
 pub mod effect;
 pub mod future;
 mod ghosts;

@@ -45,7 +45,7 @@ use speed::Speed;
 use warm::Warm;
 
 pub use admission::Admission;
-pub use change::Change;
+pub use change::{Change, ChangeKind};
 pub use level::TierOccupancy;
 pub use loads::{Claim, FetchState};
 pub use owners::Shares;
@@ -350,7 +350,7 @@ impl Tiers {
         self.shelves[index].counts.evicted += evicted.len() as u64;
         for link in &evicted {
             let name = link.name;
-            self.changes.push(Change::Removed { tier, name });
+            self.changes.push(Change { tier, name, kind: ChangeKind::Removed });
             let below = self.shelves.get(index + 1);
             // A write-through tier was offered the unit when it was computed.
             let wants = below.is_some_and(|below| below.write == WriteWhen::Back);

@@ -39,7 +39,7 @@ impl Policy for Mru {
 
 fn main() {
     // Every policy must pass this; it panics where one does not.
-    headstart_cache::conformance::policy(|_| Box::<Mru>::default());
+    headstart_dst::policy::conformance::policy(|_| Box::<Mru>::default());
     let request = |at: u64| TraceRequest {
         arrival: Nanos(at),
         blocks: [at % 10].into_iter().collect(),

@@ -13,6 +13,7 @@ pub(crate) mod prices;
 mod profiles;
 mod shadow;
 mod sources;
+pub(crate) mod template;
 pub(crate) mod tenants;
 pub(crate) mod toml_error;
 mod upstreams;
@@ -34,9 +35,7 @@ use headstart_server::shadow::ShadowConfig;
 use serde::Deserialize;
 
 use self::cost_model::ReplicaCostModel;
-pub(crate) use self::effective::{
-    EffectiveSettings, documented_default, help, is_setting, value_name,
-};
+pub(crate) use self::effective::EffectiveSettings;
 use self::options::IndexSecret;
 pub(crate) use self::options::ServeOptions;
 use self::profiles::ProfileTable;

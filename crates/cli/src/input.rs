@@ -16,9 +16,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_analysis::input as trace_file;
-use headstart_terminal::TaskProgress;
+use headstart_terminal::{Progress, TaskProgress};
 use headstart_trace::format::conversation::{self, Conversation};
 pub use headstart_trace::remarks;
+use headstart_trace::sample::Sample;
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
 use crate::config::parsed;
@@ -176,6 +177,18 @@ impl TraceInput {
             tokenize: Some(trace_file::tokenizer(self.tokenizer.as_deref())?),
         })
     }
+}
+
+/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
+pub(crate) const SCALE_SEED: u64 = 0;
+
+/// The sessions that `--scale` keeps.
+///
+/// # Errors
+/// A usage error for what is no share.
+pub(crate) fn sample(scale: f64) -> Result<Sample> {
+    let sample = Sample::new(scale, SCALE_SEED);
+    sample.ok_or_else(|| usage(format!("--scale {scale}: expected a share above 0, up to 1")))
 }
 
 /// Seconds as the user gave them.

@@ -17,7 +17,6 @@ mod near;
 mod parallel;
 mod predictor;
 mod prompts;
-mod reference;
 mod server;
 mod tiers;
 
@@ -25,6 +24,7 @@ mod tiers;
 pub mod parts {
     pub use crate::config::ablations::policy as policy_option;
     pub use crate::config::parsed;
+    pub use crate::config::template::template;
     pub use crate::input::{TraceInput, remarks};
     pub use crate::model::{ServableModel, load as load_model};
     pub use crate::parallel::{parallel, threads};
@@ -41,18 +41,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 /// Route LLM requests by cached prefix, and explain cache misses.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version = env!("HEADSTART_VERSION"), propagate_version = true)]
-#[command(after_help = "Examples:
-  headstart demo                                    a sample report
-  headstart analyze requests.jsonl                  why prompts were recomputed
-  headstart serve                                   the built-in toy, port 8000
-  headstart serve --upstream http://10.0.0.7:8000   in front of an engine
-  headstart replay trace.jsonl.zst --capacity 1000,20000
-
-Exit codes:
-  0  success
-  1  the command ran and a check failed: `lint`, `cache verify`
-  2  the command could not run: wrong arguments or configuration, a missing or
-     unreadable file, a server that does not answer")]
+#[command(after_help = include_str!("headstart.help.txt"))]
 struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -108,13 +97,11 @@ enum CliCommand {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Write reference pages, man pages and completions, for packages.
-    #[command(hide = true)]
-    Reference(reference::Reference),
 }
 
 /// The whole command line.
-fn command() -> clap::Command {
+#[must_use]
+pub fn command() -> clap::Command {
     // Environment variables are named once per command, in its last lines.
     let hidden = |command: clap::Command| command.mut_args(|arg| arg.hide_env(true));
     let command = help::grouped(Cli::command()).max_term_width(headstart_terminal::COLUMNS);
@@ -150,7 +137,6 @@ pub fn run() -> ExitCode {
         CliCommand::Lint(lint) => commands::lint::run(&lint),
         CliCommand::Config(config) => commands::config::run(config, leaf),
         CliCommand::Completions { shell } => completions(shell),
-        CliCommand::Reference(reference) => reference::run(&reference),
     };
     ended(outcome)
 }

@@ -10,7 +10,7 @@ use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
-use headstart_terminal::TaskProgress;
+use headstart_terminal::{Progress, TaskProgress};
 
 /// The built-in model's name.
 pub(crate) const TOY: &str = "toy";

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::exit::usage;
+use crate::input::sample;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use headstart_core::{TokenId, TraceRequest};
 use headstart_trace::materialize::TokenPrompt;
 use headstart_trace::materialize::{Materialization, Materializer, MaterializerConfig, OverLong};
-use headstart_trace::sample::Sample;
 use headstart_trace::{TraceError, TraceInfo};
 
 /// Tokens of an id in a trace that has lengths only.
@@ -18,9 +18,6 @@ const DEFAULT_ID_TOKENS: u32 = 16;
 /// Longest prompt unless told otherwise, tokens: beyond any model's context, and small enough
 /// that a wrong length in a trace fills no memory.
 const MAX_PROMPT_TOKENS: u32 = 1 << 20;
-
-/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
-const SCALE_SEED: u64 = 0;
 
 /// Options for turning a trace into prompts.
 #[derive(Args, Debug)]
@@ -93,9 +90,7 @@ impl PromptOptions {
     where
         I: Iterator<Item = Result<TraceRequest, TraceError>>,
     {
-        let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
-            usage(format!("--scale {}: expected a share above 0, up to 1", self.scale))
-        })?;
+        let sample = sample(self.scale)?;
         let of_the_trace = match info.block_tokens {
             0 => DEFAULT_ID_TOKENS,
             block_tokens => block_tokens,

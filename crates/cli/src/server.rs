@@ -23,6 +23,9 @@ const FOREIGN_BYTES: usize = 4096;
 /// Characters of a foreign answer that are shown: enough to know it by.
 const SHOWN_CHARS: usize = 100;
 
+/// Longest snapshot that is read: some 100 KB, and room for thousands of replicas.
+const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+
 /// The server to ask.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerOptions {
@@ -48,6 +51,12 @@ impl ServerOptions {
         let asked = self.asked(path);
         let body = self.document(&asked, limit)?;
         serde_json::from_slice(&body).map_err(|_| asked.foreign(&body))
+    }
+
+    /// Reads the dashboard's figures, as JSON of
+    /// [`Snapshot`](headstart_server::dashboard::Snapshot).
+    pub(crate) fn snapshot(&self) -> Result<Value> {
+        self.json("/dashboard/snapshot", SNAPSHOT_BYTES_MAX)
     }
 
     /// Reads a document of at most `limit` bytes, as it comes.

@@ -89,10 +89,11 @@ impl TenantTag {
     }
 }
 
-/// Names the blocks of one identity.
+/// Names the blocks of one identity, by a chained keyed hash.
 #[derive(Clone, Debug)]
 pub struct BlockHasher {
-    chain: Chain,
+    key: [u8; 32],
+    block_size: usize,
 }
 
 impl BlockHasher {
@@ -102,6 +103,7 @@ impl BlockHasher {
     /// When the block size is 0.
     #[must_use]
     pub fn new(identity: &BlockIdentity<'_>) -> Self {
+        assert!(identity.block_size > 0, "a block holds at least one token");
         // All of these change the bytes. Without one of them, a name would match blocks of another
         // kind.
         let fields = [
@@ -112,63 +114,36 @@ impl BlockHasher {
             identity.adapter,
             identity.salt,
         ];
-        Self { chain: Chain::new("headstart 2026 BlockHash v1", &fields, identity.block_size) }
+        // The context string separates the kinds of names: equal fields give other keys elsewhere.
+        let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 BlockHash v1");
+        hasher.update(&identity.block_size.to_le_bytes());
+        absorb_fields(&mut hasher, &fields);
+        Self { key: *hasher.finalize().as_bytes(), block_size: identity.block_size as usize }
     }
 
     /// Tokens per block.
     #[must_use]
     pub fn block_size(&self) -> usize {
-        self.chain.block_size
+        self.block_size
     }
 
     /// A digest of the whole identity, for stored bytes: bytes under another digest were computed
     /// differently.
     #[must_use]
     pub fn identity(&self) -> IdentityDigest {
-        let digest = blake3::keyed_hash(&self.chain.key, b"identity");
+        let digest = blake3::keyed_hash(&self.key, b"identity");
         IdentityDigest(first_16(&digest))
     }
 
     /// The name of the block `tokens` behind `parent` (`None`: at the start of the prompt).
     #[must_use]
     pub fn next(&self, parent: Option<BlockHash>, tokens: &[TokenId]) -> BlockHash {
-        BlockHash(self.chain.next(parent.map(|hash| hash.0), tokens))
-    }
-
-    /// The names of all full blocks of `tokens`.
-    #[must_use]
-    pub fn chain(&self, tokens: &[TokenId]) -> Vec<BlockHash> {
-        let mut parent = None;
-        let blocks = tokens.chunks_exact(self.block_size());
-        // One name follows from the one before, so the blocks cannot be hashed in parallel.
-        blocks.map(|block| *parent.insert(self.next(parent, block))).collect()
-    }
-}
-
-/// The chained keyed hash behind the names.
-#[derive(Clone, Debug)]
-struct Chain {
-    key: [u8; 32],
-    block_size: usize,
-}
-
-impl Chain {
-    fn new(context: &str, fields: &[Option<&str>], block_size: u32) -> Self {
-        assert!(block_size > 0, "a block holds at least one token");
-        // The context string separates the kinds of names: equal fields give other keys elsewhere.
-        let mut hasher = blake3::Hasher::new_derive_key(context);
-        hasher.update(&block_size.to_le_bytes());
-        absorb_fields(&mut hasher, fields);
-        Self { key: *hasher.finalize().as_bytes(), block_size: block_size as usize }
-    }
-
-    fn next(&self, parent: Option<[u8; 16]>, tokens: &[TokenId]) -> [u8; 16] {
         // With another length, a child could be read as a block at the start of a prompt.
         assert_eq!(tokens.len(), self.block_size, "only full blocks have a name");
         // A root block differs from every child by the length of what is hashed.
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         if let Some(parent) = parent {
-            hasher.update(&parent);
+            hasher.update(&parent.0);
         }
         // 64 tokens a piece: one call per block of usual size, no allocation.
         let mut bytes = [0u8; 256];
@@ -178,7 +153,16 @@ impl Chain {
             }
             hasher.update(&bytes[..piece.len() * 4]);
         }
-        first_16(&hasher.finalize())
+        BlockHash(first_16(&hasher.finalize()))
+    }
+
+    /// The names of all full blocks of `tokens`.
+    #[must_use]
+    pub fn chain(&self, tokens: &[TokenId]) -> Vec<BlockHash> {
+        let mut parent = None;
+        let blocks = tokens.chunks_exact(self.block_size());
+        // One name follows from the one before, so the blocks cannot be hashed in parallel.
+        blocks.map(|block| *parent.insert(self.next(parent, block))).collect()
     }
 }
 

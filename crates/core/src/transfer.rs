@@ -44,18 +44,14 @@ pub struct PartName {
 }
 
 /// One part of consecutive units, their tokens in another order. A record of its own: part 0 says
-/// what it is ([`FoundPack`]), part 1 + c holds tokens `order[c * unit_tokens..]`, laid out as
-/// `part` of a unit is.
+/// which pack it is, part 1 + c holds tokens `order[c * unit_tokens..]`, laid out as `part` of a
+/// unit is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// Its name.
     pub name: BlockHash,
     /// The units, in order: a run of one chain.
     pub units: Vec<BlockHash>,
-    /// Identity that they were computed with.
-    pub identity: IdentityDigest,
-    /// The tenant that owns them.
-    pub tenant: TenantTag,
     /// Index of the part of each unit.
     pub part: u16,
     /// The tokens that it holds, counted from the first unit's first, in its order.
@@ -65,6 +61,13 @@ pub struct Pack {
 }
 
 impl Pack {
+    /// A pack, with the name that follows from the rest.
+    #[must_use]
+    pub fn new(units: Vec<BlockHash>, part: u16, order: Vec<u32>, generation: u32) -> Self {
+        let name = Self::name_of(&units, part, &order, generation);
+        Self { name, units, part, order, generation }
+    }
+
     /// The name of a pack: of what it holds, in its order, and of its generation.
     #[must_use]
     pub fn name_of(units: &[BlockHash], part: u16, order: &[u32], generation: u32) -> BlockHash {
@@ -83,21 +86,6 @@ impl Pack {
         hasher.finalize_xof().fill(&mut name);
         BlockHash(name)
     }
-}
-
-/// A pack that is in a tier already.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundPack {
-    /// Its name.
-    pub name: BlockHash,
-    /// Its units, in order.
-    pub units: Vec<BlockHash>,
-    /// Index of the part of each unit.
-    pub part: u16,
-    /// The tokens that it holds, in its order.
-    pub order: Vec<u32>,
-    /// Of two the one with more is newer.
-    pub generation: u32,
 }
 
 /// Something to move or to drop.
@@ -159,6 +147,8 @@ pub enum Transfer {
         id: TransferId,
         /// The pack to write.
         pack: Pack,
+        /// Identity that its units were computed with, and the tenant that owns them.
+        origin: (IdentityDigest, TenantTag),
         /// Tier of the units and of the pack.
         tier: Tier,
     },
@@ -236,7 +226,7 @@ pub enum TransferReport {
         /// Tier that holds them.
         tier: Tier,
         /// The packs.
-        packs: Vec<FoundPack>,
+        packs: Vec<Pack>,
     },
     /// Units, or packs, cannot be read from a tier any more, though the cache did not drop them.
     Lost {

@@ -12,11 +12,12 @@ use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
 use headstart_engine::model::constructed::words::Symbol;
 use headstart_engine::model::constructed::{self, HeadLayout};
-use headstart_engine::reference::selective::ReferencePrefix;
-use importance::{divergence, jaccard, likeliest, top_sets, union};
+use reference::importance::{divergence, jaccard, likeliest, top_sets, union};
+use reference::selective::ReferencePrefix;
 
-#[path = "../tests/reference/importance.rs"]
-mod importance;
+#[path = "../tests/suite/reference/mod.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod reference;
 
 /// Tokens of a question.
 const QUESTION: usize = 16;
@@ -100,7 +101,7 @@ fn row(model: &LanguageModel, lots: &[Lot], probes: &[usize], ratio: f64) -> Row
         for layer in &value.layers {
             let pairs = jaccard(&top_sets(&layer.importance, ratio));
             row.jaccard += of_layer * pairs.iter().sum::<f64>() / pairs.len() as f64;
-            row.kept += of_layer * layer.kept.len() as f64 / lot.prefix.num_tokens() as f64;
+            row.kept += of_layer * layer.kept.len() as f64 / lot.prefix.num_tokens as f64;
         }
         row.needle += share * right(&value.logits, &lot.value);
         row.most += share * right(&most.logits, &lot.most);

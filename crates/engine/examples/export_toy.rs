@@ -9,6 +9,9 @@ use headstart_engine::ModelConfig;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::toy;
 
+#[path = "../tests/suite/checkpoint.rs"]
+mod checkpoint;
+
 fn main() -> std::io::Result<()> {
     let Some(dir) = std::env::args().nth(1) else {
         println!("usage: export_toy DIR [wide]; no folder given, nothing written");
@@ -20,7 +23,7 @@ fn main() -> std::io::Result<()> {
         Some("wide") => toy::with_config(wide(), toy.generation, Dtype::F32),
         _ => toy,
     };
-    model.export(Path::new(&dir))?;
+    checkpoint::write(&model, Path::new(&dir))?;
     println!("wrote {dir}");
     Ok(())
 }

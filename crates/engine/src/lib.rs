@@ -16,7 +16,6 @@
 //! | [`kv`] | the paged pool of keys and values |
 //! | [`cpu`] | kernels: matrix products, fused attention, element-wise passes |
 //! | [`sampler`] | from logits to a token |
-//! | [`mod@reference`] | the obvious forward pass that the tests compare with |
 //!
 //! It sees token ids, never text, and no clock: `now` is an argument. Families: Llama, Qwen2,
 //! Qwen3. Arithmetic is f32; weights and KV are stored as f32 or bf16.
@@ -31,7 +30,6 @@ pub mod executor;
 pub mod importance;
 pub mod kv;
 pub mod model;
-pub mod reference;
 pub mod sampler;
 
 pub use config::{ConfigError, ModelConfig};

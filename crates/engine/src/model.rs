@@ -2,7 +2,6 @@
 //! generation.
 
 pub mod constructed;
-mod export;
 mod generation;
 mod load;
 pub mod toy;
@@ -24,36 +23,38 @@ pub struct LanguageModel {
     /// Defaults from `generation_config.json`.
     pub generation: GenerationDefaults,
     /// `[vocab, hidden]`
-    pub(crate) embedding: Numbers,
-    pub(crate) layers: Vec<DecoderLayer>,
+    pub embedding: Numbers,
+    /// In the order of computation.
+    pub layers: Vec<DecoderLayer>,
     /// `[hidden]`
-    pub(crate) final_norm: Vec<f32>,
+    pub final_norm: Vec<f32>,
     /// `[vocab, hidden]`; `None` when tied to the embedding.
-    pub(crate) head: Option<Numbers>,
+    pub head: Option<Numbers>,
 }
 
 /// One decoder layer.
 #[derive(Debug)]
-pub(crate) struct DecoderLayer {
+pub struct DecoderLayer {
     /// `[hidden]`
-    pub(crate) attention_norm: Vec<f32>,
+    pub attention_norm: Vec<f32>,
     /// `[hidden, (num_heads + 2 * num_kv_heads) * head_dim]`: queries, keys, values
-    pub(crate) qkv: Linear,
+    pub qkv: Linear,
     /// `[head_dim]` each: Qwen3's norms of query and key heads.
-    pub(crate) head_norms: Option<(Vec<f32>, Vec<f32>)>,
+    pub head_norms: Option<(Vec<f32>, Vec<f32>)>,
     /// `[num_heads * head_dim, hidden]`
-    pub(crate) output: Linear,
+    pub output: Linear,
     /// `[hidden]`
-    pub(crate) feed_forward_norm: Vec<f32>,
+    pub feed_forward_norm: Vec<f32>,
     /// `[hidden, 2 * intermediate]`: gate, up
-    pub(crate) gate_up: Linear,
+    pub gate_up: Linear,
     /// `[intermediate, hidden]`
-    pub(crate) down: Linear,
+    pub down: Linear,
 }
 
 impl LanguageModel {
     /// The table of the output head, `[vocab, hidden]`.
-    pub(crate) fn head_table(&self) -> &Numbers {
+    #[must_use]
+    pub fn head_table(&self) -> &Numbers {
         self.head.as_ref().unwrap_or(&self.embedding)
     }
 }

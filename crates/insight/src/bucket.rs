@@ -7,8 +7,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use headstart_core::Tier;
-
 /// The outcome of a prompt token, in the order of the waterfall: the first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bucket {
@@ -94,17 +92,6 @@ impl Bucket {
     #[must_use]
     pub fn is_served(self) -> bool {
         matches!(self, Self::Device | Self::Host | Self::Disk | Self::Remote)
-    }
-
-    /// Returns the bucket of a token that `tier` served.
-    #[must_use]
-    pub fn served_by(tier: Tier) -> Self {
-        match tier {
-            Tier::Device => Self::Device,
-            Tier::Host => Self::Host,
-            Tier::Disk => Self::Disk,
-            Tier::Remote => Self::Remote,
-        }
     }
 
     fn index(self) -> usize {

@@ -1,6 +1,28 @@
-//! `headstart-lab host-memory`: host memory × policies, after the ATC'25 study.
+//! `headstart-lab host-memory`: the evaluation of "KVCache Cache in the Wild" (Wang et al., USENIX
+//! ATC'25), with our own cache, tiers and scheduler in virtual time.
+//!
+//! ```text
+//! cell = model × host memory (0 to 4 times the device's) × policy
+//!
+//! traffic ─► Scheduler ─ PrefixCache (policy) ─ evicted ─► host: Tiers (the same policy)
+//!                └──────────── loaded, where that is faster ◄──┘      SimMover: PCIe
+//! ```
+//!
+//! From the study: models, GPUs and their memory ([`WildModel`]), host memory in multiples of it,
+//! policies, and blocks of 16 tokens. As in its code, the first part of a trace fills the caches,
+//! the second one counts, and requests only prefill (one token of answer).
+//!
+//! Our own: the engine's speed (data sheets), the rate (a [`load`]), the traffic (drawn after the
+//! study's characterization), units of 64 tokens between device and host.
+//!
+//! The study prints its results as plots and ranges ([`published`]), so that only ranges can stand
+//! beside ours.
 
+mod cell;
+mod load;
+mod published;
 mod report;
+mod traffic;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,12 +32,13 @@ use clap::Args;
 use headstart_cache::policy;
 use headstart_core::figures::counted;
 use headstart_core::{Nanos, TraceRequest, UsageError};
-use headstart_sim::wild::traffic::{BLOCK_TOKENS, LoadTarget};
-use headstart_sim::wild::{WildCell, WildMeasurements, WildModel, WildSettings, WildTraffic, load};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_sim::wild::WildModel;
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::TraceError;
 
+use self::cell::{WildCell, WildMeasurements, WildSettings};
 use self::report::{self as wild_report, WildFacts, WildReport, WildRow};
+use self::traffic::{BLOCK_TOKENS, LoadTarget, WildTraffic};
 use headstart::parts::{TraceInput, parallel, policy_option, remarks, threads};
 
 /// The study's baselines, its policy as published (our guard is not part of it), and ours.

@@ -22,7 +22,7 @@ use clap::Args;
 use headstart_core::UsageError;
 use headstart_engine::kv::Dtype;
 use headstart_selective::Merge;
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 
 use crate::one_by_one::ScratchFolder;
 use headstart::parts::parsed;

@@ -3,10 +3,19 @@
 //! Users of `headstart` need none of them, so the package does not install this binary. Policies,
 //! tiers and models are those that serve.
 
+#[cfg(test)]
+#[allow(dead_code)] // The tests of the store use the rest.
+#[path = "../../store/tests/suite/conformance.rs"]
+mod backend_conformance;
+#[cfg(test)]
+#[path = "../../store/tests/suite/reference.rs"]
+mod backend_reference;
+mod counted;
 mod host_memory;
 mod importance;
 mod one_by_one;
 mod prediction;
+mod throttled;
 mod tiers;
 
 use std::process::ExitCode;

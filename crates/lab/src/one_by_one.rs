@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,16 @@ use headstart_engine::engine::EngineConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::{Engine, LanguageModel, QueueOrder, Submission};
 use headstart_store::backend::Waker;
-use headstart_store::decorate::{Meter, MeteredBackend, Rate, ThrottleRates, ThrottledBackend};
 use headstart_store::disk::DiskStats;
+use headstart_store::line::Rate;
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions};
 use headstart_terminal as output;
 
 use headstart::parts::{DISK, tier, unknown_engine};
+
+use crate::counted::CountedBackend;
+use crate::throttled::{ThrottleRates, ThrottledBackend};
 
 /// Tokens of a block, as in `serve`.
 pub(super) const BLOCK_TOKENS: usize = 16;
@@ -92,7 +95,8 @@ impl Pulse {
 pub(super) struct SlowDisk {
     pub(super) below: Below,
     pub(super) capacity_units: usize,
-    pub(super) meter: Arc<Meter>,
+    /// Its reads and writes under way.
+    pub(super) num_under_way: Arc<AtomicUsize>,
     pub(super) stats: Arc<DiskStats>,
     /// Whether it is as fast as it can.
     pub(super) is_lifted: Arc<AtomicBool>,
@@ -113,13 +117,13 @@ impl SlowDisk {
         // Writes are not slowed: only reads are on the way to an answer.
         let throttled = ThrottledBackend::new(Box::new(disk), limits, waker.clone())?;
         let is_lifted = throttled.is_lifted();
-        let metered = MeteredBackend::new(Box::new(throttled));
+        let counted = CountedBackend::new(Box::new(throttled));
         Ok(Self {
             capacity_units,
-            meter: metered.meter(),
+            num_under_way: counted.num_under_way(),
             stats,
             is_lifted,
-            below: Below { tier: Tier::Disk, backend: Box::new(metered), found },
+            below: Below { tier: Tier::Disk, backend: Box::new(counted), found },
         })
     }
 

@@ -3,25 +3,32 @@
 
 mod arms;
 mod cells;
+mod chat;
 mod engine;
+mod executor;
+mod experiment;
 mod grid;
+mod noise;
+mod quality;
 mod record;
 mod report;
+mod saturation;
 mod texts;
 mod traffic;
+mod workload;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::prediction::chat::{Pacing, Replica};
+use crate::prediction::experiment::{PredictionSource, Traffic};
+use crate::prediction::noise::NoiseChannel;
+use crate::prediction::workload::Seeds;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::UsageError;
-use headstart_sim::chat::{Pacing, Replica};
-use headstart_sim::experiment::{PredictionSource, Traffic};
-use headstart_sim::noise::NoiseChannel;
-use headstart_sim::workload::Seeds;
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::synth::Gap;
 
 use self::arms::DEFAULT_ARMS;

@@ -3,9 +3,9 @@
 use headstart_core::{Probability, Rng};
 use serde::{Deserialize, Serialize};
 
+use crate::Definition;
 use crate::prior::TurnPrior;
 use crate::train::error::TrainError;
-use crate::{Definition, Encoder, Situation};
 
 /// Outcome of a conversation after a prompt and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,45 +32,16 @@ impl ConversationOutcome {
     }
 }
 
-/// A moment of a conversation, with text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Example {
-    /// Inputs of the prediction.
-    pub situation: Situation,
-    /// Outcome of the conversation.
-    pub outcome: ConversationOutcome,
-    /// Identity of the conversation: its examples stay on one side of a split.
-    pub conversation: u64,
-    /// Conversations with the same first prompt share it, and stay on one side too.
-    pub group: u64,
-    /// The probability with which a generator drew the outcome, where there is one.
-    pub truth: Option<Probability>,
-}
-
-impl Example {
-    /// All but the text.
-    #[must_use]
-    pub fn label(&self) -> Label {
-        Label {
-            outcome: self.outcome,
-            turn: self.situation.turn,
-            conversation: self.conversation,
-            group: self.group,
-            truth: self.truth,
-        }
-    }
-}
-
-/// An [`Example`] without its text.
+/// A moment of a conversation, but for its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Outcome of the conversation.
     pub outcome: ConversationOutcome,
     /// Number of the user message, from 1.
     pub turn: u16,
-    /// Identity of the conversation.
+    /// Identity of the conversation: its examples stay on one side of a split.
     pub conversation: u64,
-    /// Identity of the first prompt.
+    /// Conversations with the same first prompt share it, and stay on one side too.
     pub group: u64,
     /// The probability with which a generator drew the outcome, where there is one.
     pub truth: Option<Probability>,
@@ -106,27 +77,6 @@ impl Dataset {
             return Err(TrainError::NotANumber { row: at / width });
         }
         Ok(Self { definition, values, labels })
-    }
-
-    /// From text. Rows take `4 · width` bytes each.
-    ///
-    /// # Errors
-    /// When the encoder gives values that are not finite.
-    ///
-    /// # Panics
-    /// When `encoder` is not the definition's.
-    pub fn encode(
-        definition: Definition,
-        encoder: &dyn Encoder,
-        examples: &[Example],
-    ) -> Result<Self, TrainError> {
-        let mut values = Vec::with_capacity(examples.len() * definition.width());
-        for example in examples {
-            let one = std::slice::from_ref(&example.situation);
-            values.extend(definition.rows(encoder, one));
-        }
-        let labels = examples.iter().map(Example::label).collect();
-        Self::new(definition, values, labels)
     }
 
     /// The row at `index`.

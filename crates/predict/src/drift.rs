@@ -24,24 +24,16 @@ use crate::metrics::{self, ScoredPrediction};
 /// Bars of the calibration error.
 const BINS: usize = 15;
 
-/// When a model counts as bad.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DriftOptions {
-    /// Outcomes that are looked at: the latest.
-    pub window: usize,
-    /// Outcomes before which nothing is decided.
-    pub needed: usize,
-    /// Largest excess loss of the model over the prior, nats per prediction on average.
-    pub bound: f64,
-}
+/// Outcomes that are looked at: the latest. A thousand tell differences of some hundredths of a
+/// nat.
+const WINDOW: usize = 1000;
 
-impl Default for DriftOptions {
-    /// A thousand outcomes tell differences of some hundredths of a nat; 0.02 nats are what a
-    /// model loses that has MCC 0.1 less than the turn alone.
-    fn default() -> Self {
-        Self { window: 1000, needed: 200, bound: 0.02 }
-    }
-}
+/// Outcomes before which nothing is decided.
+const NEEDED: usize = 200;
+
+/// Largest excess loss of the model over the prior, nats per prediction on average: what a model
+/// loses that has MCC 0.1 less than the turn alone.
+const BOUND: f64 = 0.02;
 
 /// State of the model by the latest outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -69,26 +61,13 @@ pub enum DriftVerdict {
 }
 
 /// The latest outcomes, and whether the model stood up to them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Drift {
-    options: DriftOptions,
     seen: VecDeque<(ScoredPrediction, f64)>,
     drifted: bool,
 }
 
-impl Default for Drift {
-    fn default() -> Self {
-        Self::new(DriftOptions::default())
-    }
-}
-
 impl Drift {
-    /// Nothing seen.
-    #[must_use]
-    pub fn new(options: DriftOptions) -> Self {
-        Self { options, seen: VecDeque::new(), drifted: false }
-    }
-
     /// Records the predictions of the model and of the turn prior for a message, and the outcome.
     /// The prior's prediction must predate this outcome. O(window).
     pub fn observe(&mut self, model: Probability, prior: Probability, continued: bool) {
@@ -96,17 +75,17 @@ impl Drift {
         let model = scored(model);
         let excess = metrics::log_loss_of(&model) - metrics::log_loss_of(&scored(prior));
         self.seen.push_back((model, excess));
-        if self.seen.len() > self.options.window {
+        if self.seen.len() > WINDOW {
             self.seen.pop_front();
         }
-        if self.seen.len() >= self.options.needed {
+        if self.seen.len() >= NEEDED {
             let (mean, error) = self.excess();
             // The way back has a lower bound, so the model does not switch on and off at one value.
             self.drifted = if self.drifted {
                 mean > 0.0
             } else {
                 // Two standard errors, because few outcomes exceed the bound by chance.
-                mean > self.options.bound && mean > 2.0 * error
+                mean > BOUND && mean > 2.0 * error
             };
         }
     }
@@ -121,11 +100,10 @@ impl Drift {
     #[must_use]
     pub fn verdict(&self) -> DriftVerdict {
         let (excess, _) = self.excess();
-        let DriftOptions { needed, bound, .. } = self.options;
         if self.drifted {
-            DriftVerdict::Drifted { excess, bound }
-        } else if self.seen.len() < needed {
-            DriftVerdict::TooFew { have: self.seen.len(), need: needed }
+            DriftVerdict::Drifted { excess, bound: BOUND }
+        } else if self.seen.len() < NEEDED {
+            DriftVerdict::TooFew { have: self.seen.len(), need: NEEDED }
         } else {
             DriftVerdict::Healthy { excess }
         }
@@ -201,18 +179,17 @@ mod tests {
 
     #[test]
     fn between_the_bounds_the_state_stays_what_it_was() {
-        let options = DriftOptions { window: 100, needed: 10, bound: 0.02 };
         // Costs 0.01 nats more than an even prior: above the way back, below the way out.
         let slightly_worse = probability(0.5 * (-0.01f64).exp());
-        let mut healthy = Drift::new(options);
-        (0..200).for_each(|_| healthy.observe(slightly_worse, Probability::EVEN, true));
+        let mut healthy = Drift::default();
+        (0..WINDOW).for_each(|_| healthy.observe(slightly_worse, Probability::EVEN, true));
         assert!(healthy.uses_model());
-        let mut drifted = Drift::new(options);
-        (0..200).for_each(|_| drifted.observe(probability(0.1), Probability::EVEN, true));
+        let mut drifted = Drift::default();
+        (0..WINDOW).for_each(|_| drifted.observe(probability(0.1), Probability::EVEN, true));
         assert!(!drifted.uses_model());
-        (0..200).for_each(|_| drifted.observe(slightly_worse, Probability::EVEN, true));
+        (0..WINDOW).for_each(|_| drifted.observe(slightly_worse, Probability::EVEN, true));
         assert!(!drifted.uses_model());
-        (0..200).for_each(|_| drifted.observe(probability(0.6), Probability::EVEN, true));
+        (0..WINDOW).for_each(|_| drifted.observe(probability(0.6), Probability::EVEN, true));
         assert!(drifted.uses_model());
     }
 

@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 
-use headstart_core::Rng;
-
+use crate::bootstrap::ConversationCounts;
 use crate::dataset::turn_prior;
 use crate::metrics::{self, Confusion, ScoredPrediction};
 use crate::model::ContinuationModel;
-use crate::report::{Counts, EvaluationReport, Scores};
+use crate::report::{Counts, EvaluationReport, Scores, SplitCounts};
 use crate::{ConversationOutcome, Dataset, DatasetSplit};
 
 /// Bars of the reliability plot, as published.
@@ -21,8 +20,11 @@ const DRAWS: usize = 500;
 const DRAW_SEED: u64 = 0x6d63_6331;
 
 /// `model` on the test part.
-#[must_use]
-pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -> EvaluationReport {
+pub(crate) fn report(
+    data: &Dataset,
+    split: &DatasetSplit,
+    model: &ContinuationModel,
+) -> EvaluationReport {
     let prior = turn_prior(data, &split.train);
     let by_turn = |at: usize| prior.p(data.labels[at].turn).value() as f32;
     let said = by_model(data, &split.test, model);
@@ -30,9 +32,11 @@ pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -
     let turn_only = scores_by(data, split, by_turn);
     let unknown = data.labels.iter().filter(|l| l.outcome == ConversationOutcome::Unknown);
     EvaluationReport {
-        train: counts(data, &split.train),
-        validation: counts(data, &split.validation),
-        test: counts(data, &split.test),
+        parts: SplitCounts {
+            train: counts(data, &split.train),
+            validation: counts(data, &split.validation),
+            test: counts(data, &split.test),
+        },
         unknown: unknown.count(),
         attainable_mcc: attainable_mcc(data, split),
         lift_mcc: model.mcc - turn_only.mcc,
@@ -43,8 +47,11 @@ pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -
 
 /// Figures of any predictor on the test part, its threshold chosen on the validation part.
 /// `said` gives the probability for the example at an index.
-#[must_use]
-pub fn scores_by(data: &Dataset, split: &DatasetSplit, said: impl Fn(usize) -> f32) -> Scores {
+pub(crate) fn scores_by(
+    data: &Dataset,
+    split: &DatasetSplit,
+    said: impl Fn(usize) -> f32,
+) -> Scores {
     // Without anything to tell apart the threshold is infinite, which JSON cannot hold.
     let threshold = metrics::best_threshold(&scored(data, &split.validation, &said)).min(1.0);
     scores(data, &split.test, &scored(data, &split.test, said), threshold)
@@ -110,32 +117,13 @@ fn mcc_interval(
         .iter()
         .map(|&at| &data.labels[at])
         .filter(|label| label.outcome != ConversationOutcome::Unknown);
-    let mut slots: HashMap<u64, usize> = HashMap::new();
-    let mut cells: Vec<Confusion> = Vec::new();
+    let mut counts = ConversationCounts::default();
     // `scored` left out the same unknown outcomes, so both sides are in step.
     for (label, one) in known.zip(scored) {
-        let slot = *slots.entry(label.conversation).or_insert_with(|| {
-            cells.push(Confusion::default());
-            cells.len() - 1
-        });
-        cells[slot].count(one.p >= threshold, one.continued, 1);
+        let [count] = counts.of(label.conversation);
+        count.count(one.p >= threshold, one.continued, 1);
     }
-    if cells.is_empty() {
-        return (0.0, 0.0);
-    }
-    let mut rng = Rng::new(DRAW_SEED);
-    let mut draw = || {
-        let mut sum = Confusion::default();
-        for _ in 0..cells.len() {
-            sum.add(&cells[rng.below(cells.len())]);
-        }
-        sum.mcc()
-    };
-    let mut draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
-    draws.sort_by(f64::total_cmp);
-    // A fortieth of the draws, 2.5 %, lies beyond each end.
-    let tail = DRAWS / 40;
-    (draws[tail], draws[DRAWS - 1 - tail])
+    counts.interval(DRAWS, DRAW_SEED, |[sum]| sum.mcc()).unwrap_or_default()
 }
 
 fn attainable_mcc(data: &Dataset, split: &DatasetSplit) -> Option<f64> {

@@ -41,8 +41,8 @@ pub fn learning_curve(
             trained => trained?,
         };
         let point = LearningCurvePoint {
-            conversations: trained.report.train.conversations,
-            samples: trained.report.train.samples,
+            conversations: trained.report.parts.train.conversations,
+            samples: trained.report.parts.train.samples,
             scores: trained.report.model,
         };
         let flow = observer(&point);

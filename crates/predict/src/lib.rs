@@ -18,6 +18,7 @@
 //! Source: Yang, Li, Li, Lloyd, "Learned Prefix Caching", NeurIPS 2025. Where we differ, the module
 //! says so.
 
+mod bootstrap;
 pub mod calibrate;
 mod dataset;
 mod drift;
@@ -40,10 +41,9 @@ pub mod text;
 mod train;
 pub mod training;
 
-pub use dataset::{ConversationOutcome, Dataset, Example, Label, turn_prior};
-pub use drift::{Drift, DriftOptions, DriftVerdict};
+pub use dataset::{ConversationOutcome, Dataset, Label, turn_prior};
+pub use drift::{Drift, DriftVerdict};
 pub use encoder::Encoder;
-pub use evaluate::{report, scores_by};
 pub use features::{Definition, Parts};
 pub use learning_curve::{LearningCurvePoint, learning_curve};
 pub use mlp::Mlp;

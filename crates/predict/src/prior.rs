@@ -50,15 +50,9 @@ impl TurnPrior {
     /// Nothing seen: every turn has an even chance.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_base(Probability::EVEN)
-    }
-
-    /// Nothing seen: every turn has this chance.
-    #[must_use]
-    pub fn with_base(base: Probability) -> Self {
         Self {
             cells: vec![TurnCounts::default(); usize::from(Self::LAST_TURN)],
-            base: base.value(),
+            base: Probability::EVEN.value(),
             keep: 1.0,
         }
     }
@@ -133,7 +127,7 @@ mod tests {
     fn it_begins_at_its_base_and_goes_to_the_share_of_each_turn() {
         let mut prior = TurnPrior::new();
         check(&prior, 1, 0.5);
-        check(&TurnPrior::with_base(Probability::new(0.8).expect("a number")), 7, 0.8);
+        check(&TurnPrior { base: 0.8, ..TurnPrior::new() }, 7, 0.8);
         for round in 0..10_000 {
             prior.observe(1, round % 4 != 0);
             prior.observe(2, round % 4 == 0);

@@ -15,6 +15,17 @@ pub struct Counts {
     pub continued: usize,
 }
 
+/// Sizes of the parts of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SplitCounts {
+    /// For the weights.
+    pub train: Counts,
+    /// For checkpoint and threshold.
+    pub validation: Counts,
+    /// For the report.
+    pub test: Counts,
+}
+
 /// Figures of one predictor on one part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scores {
@@ -45,14 +56,10 @@ pub struct Scores {
 }
 
 /// A model's figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EvaluationReport {
-    /// Sizes of the training part.
-    pub train: Counts,
-    /// Sizes of the validation part.
-    pub validation: Counts,
-    /// Sizes of the test part, which all figures come from.
-    pub test: Counts,
+    /// Sizes of the parts; all figures come from the test part.
+    pub parts: SplitCounts,
     /// Examples left out because their outcome is unknown.
     pub unknown: usize,
     /// The model.
@@ -96,8 +103,8 @@ impl EvaluationSummary {
     pub fn of(report: &EvaluationReport) -> Self {
         let EvaluationReport { model, turn_only, .. } = report;
         Self {
-            train_samples: report.train.samples,
-            test_samples: report.test.samples,
+            train_samples: report.parts.train.samples,
+            test_samples: report.parts.test.samples,
             base_rate: model.base_rate as f32,
             mcc: model.mcc as f32,
             turn_only_mcc: turn_only.mcc as f32,

@@ -29,7 +29,6 @@ use crate::dataset::turn_prior;
 use crate::evaluate;
 use crate::metrics;
 use crate::mlp::Mlp;
-use crate::mlp::adam::OptimizerRates;
 use crate::mlp::network::{ExampleBatch, NetworkShape, Scaling, TrainingNetwork};
 use crate::model::{self, ContinuationModel};
 use crate::report::{EvaluationReport, EvaluationSummary};
@@ -194,10 +193,7 @@ impl Fitting<'_> {
 
     /// Steps through the examples in this order; the mean loss.
     fn round(&self, network: &mut TrainingNetwork, order: &[usize], rng: &mut Rng) -> f64 {
-        let rate = OptimizerRates {
-            learning: self.options.learning_rate,
-            decay: self.options.weight_decay,
-        };
+        let rate = self.options.learning_rate;
         let mut loss = 0.0;
         // A small last batch would normalize by statistics of a few examples.
         for picked in equal_chunks(order, self.options.batch) {
@@ -303,10 +299,8 @@ fn check(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result
     if !(0.0..1.0).contains(&options.dropout) {
         return Err(TrainError::Options("dropout is from 0 to below 1"));
     }
-    if !(options.learning_rate > 0.0 && options.weight_decay >= 0.0) {
-        return Err(TrainError::Options(
-            "the learning rate is above 0, the weight decay at least 0",
-        ));
+    if options.learning_rate.is_nan() || options.learning_rate <= 0.0 {
+        return Err(TrainError::Options("the learning rate is above 0"));
     }
     let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
     for (part, indices) in parts {

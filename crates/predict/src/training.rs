@@ -23,12 +23,13 @@ mod results;
 mod samples;
 mod sessions;
 
+pub use crate::report::SplitCounts;
 pub use error::TrainingError;
 pub use host::{StageWork, TrainingHost, WriteContents};
 pub use input::InputKind;
 pub use learn::LearningResult;
 pub use parameters::{EmbeddingsCache, TrainingParameters};
-pub use results::{Elsewhere, InputFacts, Lift, OfSeed, PhaseTimes, SplitCounts, TrainReport};
+pub use results::{Elsewhere, InputFacts, Lift, OfSeed, PhaseTimes, TrainReport};
 
 use input::TrainingFiles;
 

@@ -12,25 +12,30 @@
 //! A renderer takes a finished result. It computes shares and sentences, and no result; it knows no
 //! command, no option and no file.
 
-/// A JSON object of fields of one value, under their own names and in this order. A name with a
-/// function behind it, as in `all(hits)`, stands for what the function makes of the field.
-macro_rules! fields {
-    ($of:expr => $($name:ident $(($shown:expr))?),+ $(,)?) => {{
-        let of = &$of;
-        let mut object = serde_json::Map::new();
-        $(
-            let value = fields!(@ of.$name $(, $shown)?);
-            object.insert(stringify!($name).to_owned(), serde_json::json!(value));
-        )+
-        serde_json::Value::Object(object)
-    }};
-    (@ $field:expr) => { &$field };
-    (@ $field:expr, $shown:expr) => { $shown(&$field) };
-}
-
 pub mod analyze;
 pub mod calibrate;
 pub mod fleet;
 pub mod plan;
 pub mod replay;
 pub mod train;
+
+use headstart_trace::TraceInfo;
+
+/// Facts about a trace, for the reader of a report.
+#[derive(Debug)]
+pub struct TraceFacts {
+    /// Its file's name, without the folder.
+    pub name: String,
+    /// Metadata of the trace.
+    pub info: TraceInfo,
+    /// Inferred fields and errors, one sentence each.
+    pub remarks: Vec<String>,
+    /// Requests replayed.
+    pub requests: usize,
+    /// First requests, which count as cold.
+    pub cold_requests: u32,
+    /// From the first arrival to the last; 0 where the trace has no times.
+    pub seconds: f64,
+    /// Different blocks.
+    pub distinct_blocks: u64,
+}

@@ -6,13 +6,15 @@ use headstart_sim::knee;
 use headstart_terminal::{aligned, colour, headings};
 use serde_json::{Value, json};
 
+use crate::TraceFacts;
+
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// A trace on a device, by size.
 #[derive(Debug)]
 pub struct PlanReport {
     /// The trace.
-    pub trace: TraceSummary,
+    pub trace: TraceFacts,
     /// The model and its engine, in a sentence.
     pub device: String,
     /// Bytes of a block's keys and values.
@@ -21,8 +23,6 @@ pub struct PlanReport {
     pub device_blocks: u64,
     /// Eviction policy of device and lower tier.
     pub policy: String,
-    /// First requests, which are not counted.
-    pub cold_requests: usize,
     /// Bandwidth of host and disk, GB/s.
     pub gbps: [f64; 2],
     /// Seconds of prefill of the requests that count, with the device alone; `None` if the cost of
@@ -34,23 +34,6 @@ pub struct PlanReport {
     pub ideal: HitCount,
     /// By growing size; the first is the device alone.
     pub rows: Vec<PlanRow>,
-}
-
-/// Facts about the trace, for the reader.
-#[derive(Debug)]
-pub struct TraceSummary {
-    /// Its file's name, without the folder.
-    pub name: String,
-    /// Inferred fields and errors, one sentence each.
-    pub remarks: Vec<String>,
-    /// Tokens of a block.
-    pub block_tokens: u32,
-    /// Requests read.
-    pub requests: usize,
-    /// Different blocks.
-    pub distinct_blocks: u64,
-    /// From the first arrival to the last; 0 where the trace has no times.
-    pub seconds: f64,
 }
 
 /// Device and lower tier together, as a multiple of the device.
@@ -86,7 +69,7 @@ impl PlanReport {
     /// Seconds in an hour of the part that counts, where requests come evenly; as they are where
     /// the trace has no times.
     fn an_hour(&self, seconds: f64) -> f64 {
-        let counted = self.trace.requests.saturating_sub(self.cold_requests);
+        let counted = self.trace.requests.saturating_sub(self.trace.cold_requests as usize);
         let share = counted as f64 / self.trace.requests.max(1) as f64;
         match self.trace.seconds * share {
             span if span > 0.0 => seconds * 3_600.0 / span,
@@ -146,9 +129,9 @@ fn facts(report: &PlanReport) -> String {
         trace.name,
         counted(trace.requests as u64, "request"),
         thousands(trace.seconds as u64),
-        thousands(report.cold_requests as u64),
+        thousands(trace.cold_requests),
         counted(trace.distinct_blocks, "different block"),
-        counted(trace.block_tokens.into(), "token"),
+        counted(trace.info.block_tokens.into(), "token"),
     );
     for remark in &trace.remarks {
         text += &format!("{remark}\n");
@@ -279,7 +262,7 @@ pub fn json(report: &PlanReport) -> String {
             "file": trace.name,
             "requests": trace.requests,
             "seconds": trace.seconds,
-            "block_tokens": trace.block_tokens,
+            "block_tokens": trace.info.block_tokens,
             "distinct_blocks": trace.distinct_blocks,
             "remarks": trace.remarks,
         },
@@ -288,7 +271,7 @@ pub fn json(report: &PlanReport) -> String {
         "device_blocks": report.device_blocks,
         "block_bytes": report.block_bytes,
         "policy": report.policy,
-        "cold_requests": report.cold_requests,
+        "cold_requests": trace.cold_requests,
         "host_gbps": report.gbps[0],
         "disk_gbps": report.gbps[1],
         "ideal_token_hit_rate": report.ideal.rate(),
@@ -339,6 +322,8 @@ fn seconds(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use headstart_trace::TraceInfo;
+
     use super::*;
 
     fn row(times: u64, hits: usize, saved: f64) -> PlanRow {
@@ -351,11 +336,12 @@ mod tests {
         let mut ideal = HitCount::default();
         ideal.record(1_000, 600);
         PlanReport {
-            trace: TraceSummary {
+            trace: TraceFacts {
                 name: "made-up".to_owned(),
                 remarks: Vec::new(),
-                block_tokens: 16,
+                info: TraceInfo::new(16),
                 requests: 100,
+                cold_requests: 50,
                 distinct_blocks: 700,
                 seconds: 7_200.0,
             },
@@ -363,7 +349,6 @@ mod tests {
             block_bytes: GIB / 100.0,
             device_blocks: 100,
             policy: "lru".to_owned(),
-            cold_requests: 50,
             gbps: [16.0, 3.0],
             computed_s: Some(1_000.0),
             enough: 0.99,

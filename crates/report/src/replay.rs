@@ -13,13 +13,14 @@ mod words;
 
 use headstart_analysis::kv_bytes::KvBytes;
 use headstart_sim::{ReplayOutcome, RequestClass, knee};
-use headstart_trace::TraceInfo;
 
 pub use csv::csv;
 pub use html::page;
 pub use json::json_lines;
 pub use table::{per_class, table};
 pub use words::words;
+
+use crate::TraceFacts;
 
 /// The policy that the others are measured by.
 const YARDSTICK: &str = "belady";
@@ -35,25 +36,6 @@ pub struct ReplayReport {
     pub infinite: ReplayOutcome,
     /// One row per policy and capacity, policy by policy.
     pub rows: Vec<ReplayRow>,
-}
-
-/// Facts about a trace, for the reader of a report.
-#[derive(Debug)]
-pub struct TraceFacts {
-    /// Its file's name, without the folder.
-    pub name: String,
-    /// Metadata of the trace.
-    pub info: TraceInfo,
-    /// Inferred fields and errors, one sentence each.
-    pub remarks: Vec<String>,
-    /// Requests replayed.
-    pub requests: usize,
-    /// First requests, which count as cold.
-    pub cold_requests: u32,
-    /// From the first arrival to the last; 0 where the trace has no times.
-    pub seconds: f64,
-    /// Different blocks.
-    pub distinct_blocks: u64,
 }
 
 /// One policy at one capacity.

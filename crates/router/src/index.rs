@@ -23,7 +23,7 @@
 //! blocks that it lost, or lose all that it has.
 //!
 //! Source: llm-d's speculative entries and their two seconds. Differences: engines' hashes are
-//! never compared with ours (see [`mod@reference`]), and every replica keeps its own block sizes.
+//! never compared with ours (see [`ledger`]), and every replica keeps its own block sizes.
 
 mod aliases;
 mod approximate;
@@ -41,6 +41,7 @@ mod holder;
 mod holders;
 mod holding;
 mod keys;
+pub mod ledger;
 mod left_right;
 mod lengths;
 mod lookup_hybrid;
@@ -51,7 +52,6 @@ mod overflow;
 mod overlaps;
 mod piece;
 mod question;
-pub mod reference;
 mod replica;
 mod resolve_handles;
 mod restore;
@@ -80,7 +80,6 @@ pub use dump::{DumpError, IndexDump};
 pub use keys::{KeyChain, PromptKeys};
 pub use lengths::Overlap;
 pub use overlaps::Overlaps;
-pub use reference::ReferenceIndex;
 pub use run_index::RunIndex;
 
 /// Time for which a replica is assumed to hold a prompt that was sent to it. Published value

@@ -21,7 +21,6 @@
 //! | [`pipeline`] | the three put together |
 //! | [`profile`] | combinations by name: the published ones, ours, and a configuration's |
 //! | [`stream`] | order and completeness of one event stream |
-//! | [`conformance`] | what any index must obey; run it on yours |
 //!
 //! It does not know text, HTTP, sockets or clocks, and an engine's block hashes are opaque to it.
 //! Its answers are hints: a wrong one costs time, never correctness, because the replica matches
@@ -51,7 +50,6 @@
 //! ```
 
 pub mod backlog;
-pub mod conformance;
 pub mod filter;
 mod homes;
 pub mod index;

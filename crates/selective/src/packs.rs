@@ -3,7 +3,7 @@
 //! Packs of one part never overlap: of those that hold the same units the newest is known, and the
 //! others go. So a token is in one pack at most, and what serves a prompt is found by walking along
 //! its units. Several replicas may make packs on one disk, and hear of each other's in any order:
-//! that a pack is newer is written in it ([`FoundPack::generation`]), of equals the lower name
+//! that a pack is newer is written in it ([`Pack::generation`]), of equals the lower name
 //! stays, so all come to the same without a word to each other.
 //!
 //! It holds the orders (4 bytes a token), no keys or values. Room is counted in units, so that it
@@ -18,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use headstart_core::transfer::FoundPack;
+use headstart_core::transfer::Pack;
 use headstart_core::{BlockHash, Nanos};
 
 use super::PackView;
@@ -45,13 +45,13 @@ pub struct Packs {
 
 #[derive(Debug)]
 struct KnownPack {
-    pack: FoundPack,
+    pack: Pack,
     is_ours: bool,
     used: (Nanos, u64),
 }
 
 /// The newer of two is less, of equals the one with the lower name.
-fn rank(pack: &FoundPack) -> (Reverse<u32>, BlockHash) {
+fn rank(pack: &Pack) -> (Reverse<u32>, BlockHash) {
     (Reverse(pack.generation), pack.name)
 }
 
@@ -79,7 +79,7 @@ impl Packs {
     /// older than what there is, or there is no room. One that is known already changes nothing.
     /// Costs the units of all of them.
     #[must_use = "these are to be forgotten on the disk"]
-    pub fn insert(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
+    pub fn insert(&mut self, pack: Pack, is_ours: bool, now: Nanos) -> Vec<Pack> {
         if self.packs.contains_key(&pack.name) {
             return Vec::new();
         }
@@ -111,12 +111,7 @@ impl Packs {
     /// Returns the packs that had to go, to be forgotten on the disk; `None`, and nothing goes,
     /// where too few packs have outlived their patience.
     #[must_use = "these are to be forgotten on the disk"]
-    pub fn room_for(
-        &mut self,
-        units: &[BlockHash],
-        part: u16,
-        now: Nanos,
-    ) -> Option<Vec<FoundPack>> {
+    pub fn room_for(&mut self, units: &[BlockHash], part: u16, now: Nanos) -> Option<Vec<Pack>> {
         let rivals = self.rivals(units, part);
         self.make_room(&rivals, units, self.capacity, now)
     }
@@ -136,7 +131,7 @@ impl Packs {
 
     /// The pack is gone, or shall be: it is not found any more. Returns what it was, where it was
     /// known.
-    pub fn forget(&mut self, name: BlockHash) -> Option<FoundPack> {
+    pub fn forget(&mut self, name: BlockHash) -> Option<Pack> {
         let KnownPack { pack, used, .. } = self.packs.remove(&name)?;
         self.uses.remove(&used);
         self.num_units -= pack.units.len();
@@ -222,7 +217,7 @@ impl Packs {
         units: &[BlockHash],
         most: usize,
         now: Nanos,
-    ) -> Option<Vec<FoundPack>> {
+    ) -> Option<Vec<Pack>> {
         let units_of = |name: &BlockHash| self.packs[name].pack.units.len();
         let others = self.num_units - rivals.iter().map(units_of).sum::<usize>();
         let mut surplus = (others + units.len()).saturating_sub(most);
@@ -265,10 +260,10 @@ mod tests {
         chain.collect()
     }
 
-    fn pack(rng: &mut Rng, name: u64) -> FoundPack {
+    fn pack(rng: &mut Rng, name: u64) -> Pack {
         let mut units = chain(rng);
         let units = units.split_off(rng.below(units.len()));
-        FoundPack {
+        Pack {
             name: BlockHash::from_u64(name),
             part: rng.below(2) as u16,
             order: (0..rng.below(5) as u32).collect(),
@@ -278,24 +273,24 @@ mod tests {
     }
 
     /// Packs in a list, the least recently used first, with whose they are and when that was.
-    struct Model(Vec<(FoundPack, bool, Nanos)>);
+    struct Model(Vec<(Pack, bool, Nanos)>);
 
     impl Model {
         fn insert(
             &mut self,
-            (pack, is_ours): (FoundPack, bool),
+            (pack, is_ours): (Pack, bool),
             capacity: usize,
             now: Nanos,
-        ) -> Vec<FoundPack> {
+        ) -> Vec<Pack> {
             if self.0.iter().any(|(one, ..)| one.name == pack.name) {
                 return Vec::new();
             }
-            let shares_units = |one: &FoundPack| {
+            let shares_units = |one: &Pack| {
                 one.part == pack.part && one.units.iter().any(|unit| pack.units.contains(unit))
             };
             let (rivals, others): (Vec<_>, Vec<_>) =
                 self.0.iter().partition(|(one, ..)| shares_units(one));
-            let is_newer = |one: &FoundPack| {
+            let is_newer = |one: &Pack| {
                 one.generation > pack.generation
                     || (one.generation == pack.generation && one.name < pack.name)
             };

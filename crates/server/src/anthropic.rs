@@ -4,5 +4,4 @@ pub mod error;
 pub mod request;
 pub mod response;
 
-pub use request::MessagesRequest;
 pub use response::MessageShape;

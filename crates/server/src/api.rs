@@ -22,7 +22,6 @@ mod openapi;
 mod own_headers;
 mod paths;
 mod proxied;
-pub mod reference;
 mod respond;
 mod routed;
 mod session;
@@ -42,10 +41,12 @@ use crate::gateway::{Fleet, HttpGateway};
 use crate::openai::response::ApiKind;
 
 pub use closer::Closer;
+pub use openapi::parts as openapi_parts;
 pub use own_headers::{
     CACHED_HEADER, IMPORTANCE_HEADER, NORMALIZED_HEADER, REPLICA_HEADER, REQUEST_ID_HEADER,
     SESSION_HEADER, SLO_TTFT_HEADER,
 };
+pub use paths::admin_parts;
 
 /// All routes.
 pub fn routes(gateway: Arc<HttpGateway>) -> Router {

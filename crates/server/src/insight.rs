@@ -33,7 +33,7 @@ use headstart_insight::text::Sketch;
 use headstart_router::{Decision, RouteRequest};
 
 use crate::lock::lock;
-use crate::metrics::{InsightMetrics, PromptSources};
+use crate::metrics::{InsightMetrics, Metrics, PromptSources};
 use batch::{AnsweredRequest, BatchArrival, InsightBatch, InsightOp};
 use names::NameHasher;
 use records::foremost;
@@ -43,7 +43,7 @@ pub use causes::{CauseSum, CauseSums, Causes, NeighbourDivergence};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
-pub use snapshot::{ErrorSummary, InsightGauges, InsightSnapshot, PrefixRow, Waterfalls};
+pub use snapshot::{ErrorSummary, InsightGauges, InsightSnapshot};
 
 /// Leading blocks of a prompt that identify its prefix: 256 tokens in blocks of 16.
 const EARLY_BLOCK: usize = 16;
@@ -326,12 +326,11 @@ impl Insight {
     }
 
     /// Brings the gauges up to date.
-    pub fn refresh_metrics(&self, now: Nanos) {
+    pub fn refresh(&self, metrics: &Metrics, now: Nanos) {
         let state = self.lock();
         let (outlook, memory) = (state.records.sums.outlook.clone(), state.attributor.memory());
         drop(state);
-        self.metrics.set(&InsightGauges::of(&outlook, memory));
-        self.metrics.set_ghosts(&self.ghosts(now));
+        metrics.set_insight(&InsightGauges::of(&outlook, memory), &self.ghosts(now));
     }
 
     /// Notes what is said, soon.

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use headstart_index_sync::saved::Saving;
 use headstart_kv_events::{Endpoints, SubscriberHandle};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -19,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
 use crate::gateway::HttpGateway;
+use start::ServerAssembly;
 
 pub use crate::serve_error::ServeError;
 
@@ -28,14 +28,9 @@ const BACKLOG: u32 = 1024;
 /// A server that takes requests.
 pub struct RunningServer {
     address: SocketAddr,
-    gateway: Arc<HttpGateway>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    /// Event subscriptions and health watchers; they end with the server.
-    watchers: Vec<Watcher>,
-    event_endpoints: Vec<Endpoints>,
-    /// Keeps the index, where that is wanted.
-    saving: Option<Saving>,
+    inside: ServerAssembly,
 }
 
 /// A background task that ends when dropped.
@@ -63,13 +58,12 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     // A port that is taken fails the start before replicas and sockets exist.
     let listener = bind(&config).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let start::ServerAssembly { gateway, watchers, event_endpoints, saving } =
-        start::gateway(config).await?;
+    let inside = start::gateway(config).await?;
     let (stop, stopped) = watch::channel(false);
-    let max = open_files::connections(&gateway, open_files);
-    let accepted = connections::accept(listener, gateway.clone(), max, stopped);
+    let max = open_files::connections(&inside.gateway, open_files);
+    let accepted = connections::accept(listener, inside.gateway.clone(), max, stopped);
     let accepting = tokio::spawn(accepted);
-    Ok(RunningServer { address, gateway, stop, accepting, watchers, event_endpoints, saving })
+    Ok(RunningServer { address, stop, accepting, inside })
 }
 
 /// A listening socket whose connections inherit the limit on unsent bytes.
@@ -92,32 +86,32 @@ impl RunningServer {
     /// Returns the KV event endpoints of the embedded replicas, in the order of their ids.
     #[must_use]
     pub fn event_endpoints(&self) -> &[Endpoints] {
-        &self.event_endpoints
+        &self.inside.event_endpoints
     }
 
     /// Its inside, for tests and the binary's banner.
     #[must_use]
     pub fn gateway(&self) -> &Arc<HttpGateway> {
-        &self.gateway
+        &self.inside.gateway
     }
 
     /// Stops taking connections, lets running requests finish within the drain limit, saves the
     /// index where that is wanted, then stops the replicas.
     pub async fn shutdown(self) {
         // First: readiness checks fail, and dashboards end, while connections are still served.
-        self.gateway.draining.store(true, Relaxed);
+        let ServerAssembly { gateway, watchers, saving, .. } = self.inside;
+        gateway.draining.store(true, Relaxed);
         // There is no receiver if accepting has ended by itself.
         let _ = self.stop.send(true);
         let _ = self.accepting.await;
         // Before the replicas, so that their end is no loss to anybody.
-        drop(self.watchers);
-        if let Some(shared) = self.gateway.shared_index().cloned() {
+        drop(watchers);
+        if let Some(shared) = gateway.shared_index().cloned() {
             let _ = tokio::task::spawn_blocking(move || shared.leave()).await;
         }
-        if let Some(saving) = self.saving {
+        if let Some(saving) = saving {
             saving.finish().await;
         }
-        let gateway = self.gateway.clone();
         let stop_replicas = move || {
             if let Some(embedded) = gateway.fleet.embedded() {
                 if let Some(predictions) = &embedded.predictions {

@@ -8,6 +8,9 @@
 //! or `FROM..TO`. TRACE `-` leaves the trace out; of all cells the first N are compared. Without
 //! arguments a few cells of `precise` against `load`.
 
+#[path = "strategy_grid/grid.rs"]
+mod grid;
+
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -15,12 +18,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use headstart_core::Rng;
 use headstart_router::Profile;
-use headstart_sim::fleet::grid::{self, Cell};
 use headstart_sim::fleet::{
     FleetConfig, FleetPreset, FleetRun, FleetWorkload, Order, RungOutcome, TraceArrivals,
     TraceConversion,
 };
 use headstart_trace::Reader;
+
+use grid::Cell;
 
 /// Replicas for the trace.
 const TRACE_REPLICAS: usize = 8;

@@ -1,13 +1,11 @@
-//! Duration of scheduler steps by a [`CostModel`], and the executor that spends that time.
+//! Duration of scheduler steps by a [`CostModel`].
 //!
 //! Does not know prompts, policies or queues.
 
 use std::time::Duration;
 
-use headstart_core::{CostModel, TokenId};
-use headstart_scheduler::{Batch, Copies, Decode, Executor};
-
-use crate::chat::tokens;
+use headstart_core::CostModel;
+use headstart_scheduler::{Batch, Decode};
 
 /// Qwen3-32B: layers, query heads, KV heads, values per head. Source: its `config.json`.
 const LAYERS: f64 = 64.0;
@@ -70,40 +68,6 @@ pub fn counted_step(cost: &CostModel, decode: Decode, batch: &Batch) -> Duration
     let mut work = cost.decode(decode.sequences, decode.kv_tokens);
     batch.add_work(&mut work, cost);
     Duration::from_secs_f64(cost.step_s(work))
-}
-
-/// Computes nothing, takes the time that the model says, and answers with made-up tokens.
-#[derive(Clone, Debug)]
-pub struct VirtualExecutor {
-    cost: CostModel,
-    step: Duration,
-}
-
-impl VirtualExecutor {
-    /// An executor whose steps cost what `cost` says.
-    #[must_use]
-    pub fn new(cost: CostModel) -> Self {
-        Self { cost, step: Duration::ZERO }
-    }
-
-    /// Returns the duration of the last batch.
-    #[must_use]
-    pub fn last_step(&self) -> Duration {
-        self.step
-    }
-}
-
-impl Executor for VirtualExecutor {
-    fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
-        self.step = step(&self.cost, batch);
-        // Only entries that end a prompt, or decode, give a token.
-        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
-        sampled
-            .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))
-            .collect()
-    }
-
-    fn copy(&mut self, _: Copies<'_>) {}
 }
 
 #[cfg(test)]

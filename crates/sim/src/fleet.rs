@@ -13,7 +13,6 @@
 //! | [`workload`] | what arrives when: [`FleetWorkload`], [`Rung`], [`Request`] |
 //! | [`ladder`] | shared prefixes under a ladder of rates |
 //! | [`recorded`] | requests of a trace: [`TraceConversion`] |
-//! | [`grid`] | fleets on which strategies are compared |
 //! | [`preset`] | published runs: [`FleetPreset`] |
 //! | [`replica`] | one engine: steps that take time |
 //! | [`prompts`] | prompts with their names, made once |
@@ -29,7 +28,6 @@
 
 pub mod config;
 pub mod gateway;
-pub mod grid;
 pub mod ladder;
 pub mod outcome;
 pub mod preset;

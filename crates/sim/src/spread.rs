@@ -1,12 +1,8 @@
-//! Cost of spreading requests over replicas without looking at their caches: one trace, one total
-//! of cache, several ways to place each request.
+//! Hits of a fleet by the way in which requests are spread over its replicas.
 //!
 //! ```text
-//! request ─┬─ random         ─▶ LRU caches of capacity / N each
-//!          ├─ round robin    ─▶      "
-//!          ├─ session hash   ─▶      "
-//!          ├─ longest prefix ─▶      "   where most of it is, unless that replica has too much
-//!          └─ pooled         ─▶ one cache of all the capacity: what sharing could reach
+//! request ─┬─ random         ─▶ an LRU cache per replica
+//!          └─ longest prefix ─▶      "   where most of it is, unless that replica has too much
 //! ```
 //!
 //! No service time: a request is served before the next one comes, so nothing is in flight, and
@@ -14,15 +10,15 @@
 //!
 //! The caches are stacks of runs ([`Stack`]), which hit exactly what `PrefixCache` with `lru`
 //! does (tested), at a cost per run instead of per block. Memory: [`PIECES_MAX`] pieces of some
-//! 80 bytes a placement, divided among its replicas; blocks deeper than a replica's cache are
-//! forgotten, so that bound is met by traces of very short runs only, and hits are then estimated.
+//! 80 bytes, divided among the replicas; blocks deeper than a replica's cache are forgotten, so
+//! that bound is met by traces of very short runs only, and hits are then estimated.
 
 use headstart_core::{Rng, TraceRequest};
 use headstart_trace::characterize::{Stack, prompt_tokens, servable_tokens};
 
 use crate::placement::RecentWork;
 
-/// Pieces that the stacks of a placement keep together, 80 MiB; each at least [`PIECES_MIN`].
+/// Pieces that the stacks of a fleet keep together, 80 MiB; each at least [`PIECES_MIN`].
 pub const PIECES_MAX: usize = 1 << 20;
 
 /// Pieces that a replica's stack keeps however many there are.
@@ -31,242 +27,129 @@ pub const PIECES_MIN: usize = 1 << 12;
 /// A way to choose a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementPolicy {
-    /// Any.
-    Random,
-    /// The next.
-    RoundRobin,
-    /// By a hash of the session; requests without one at random.
-    SessionHash,
+    /// Any; the seed fixes which.
+    Random {
+        /// Seed of the choices.
+        seed: u64,
+    },
     /// The one that holds most of the prompt and has not too much to do, see [`RecentWork`].
     LongestPrefix,
-    /// One cache with all the capacity.
-    Pooled,
 }
 
-impl PlacementPolicy {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Random, Self::RoundRobin, Self::SessionHash, Self::LongestPrefix, Self::Pooled];
-
-    /// Its name in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::RoundRobin => "round-robin",
-            Self::SessionHash => "session-hash",
-            Self::LongestPrefix => "longest-prefix",
-            Self::Pooled => "pooled",
-        }
-    }
-}
-
-/// Replicas and capacity that requests are spread over.
+/// Replicas that requests are spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpreadConfig {
     /// Replicas.
     pub replicas: usize,
-    /// Blocks that all of them hold together, divided evenly, rounded down.
+    /// Blocks that each of them holds.
     pub capacity_blocks: u64,
     /// Tokens per block.
     pub block_tokens: u32,
-    /// Fixes what is random.
-    pub seed: u64,
 }
 
-/// Figures of one placement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PlacementOutcome {
-    /// The placement.
-    pub placement: PlacementPolicy,
-    /// Blocks that each cache holds.
-    pub capacity_blocks_each: u64,
-    /// Requests placed.
-    pub requests: u64,
-    /// Their blocks.
-    pub references: u64,
-    /// Blocks that their replica held.
-    pub hits: u64,
-    /// Hits of references.
-    pub block_hit_rate: f64,
-    /// Their prompt tokens.
-    pub prompt_tokens: u64,
-    /// Prompt tokens that hits serve: see [`servable_tokens`].
-    pub hit_tokens: u64,
-    /// Hit tokens of prompt tokens.
-    pub token_hit_rate: f64,
-    /// Blocks that the busiest replica computed, as a multiple of the mean: 1 is even.
-    pub imbalance: f64,
-    /// Whether hits are exact, not estimated.
-    pub is_exact: bool,
-}
-
-/// Several placement policies over the same requests.
-pub struct SpreadComparison {
-    fleets: Vec<PlacementFleet>,
-}
-
-/// The replicas and counts of one policy.
-struct PlacementFleet {
-    placement: PlacementPolicy,
-    block_tokens: u32,
-    capacity: u64,
-    replicas: Vec<StackReplica>,
+/// A fleet that serves requests, spread by one policy.
+pub struct SpreadFleet {
+    config: SpreadConfig,
+    /// Of random placement.
+    rng: Option<Rng>,
+    caches: Vec<Stack<()>>,
     work: RecentWork,
-    rng: Rng,
-    salt: u64,
-    requests: u64,
-    references: u64,
-    hits: u64,
     prompt_tokens: u64,
     hit_tokens: u64,
 }
 
-struct StackReplica {
-    cache: Stack<()>,
-    computed: u64,
-}
-
-impl SpreadComparison {
-    /// Empty caches, a fleet for each of `placements`.
+impl SpreadFleet {
+    /// Empty caches.
     ///
     /// # Panics
     /// Without replicas.
     #[must_use]
-    pub fn new(placements: &[PlacementPolicy], settings: SpreadConfig) -> Self {
-        assert!(settings.replicas > 0, "some replica must serve");
-        let fleets = placements.iter();
-        Self { fleets: fleets.map(|&placement| PlacementFleet::new(placement, settings)).collect() }
-    }
-
-    /// Places and serves the next request, each way.
-    pub fn serve(&mut self, request: &TraceRequest) {
-        self.fleets.iter_mut().for_each(|fleet| fleet.serve(request));
-    }
-
-    /// Pieces that all stacks keep now.
-    #[must_use]
-    pub fn num_pieces(&self) -> usize {
-        let replicas = self.fleets.iter().flat_map(|fleet| &fleet.replicas);
-        replicas.map(|replica| replica.cache.num_pieces()).sum()
-    }
-
-    /// Returns the figures of each placement, in the order in which they were named.
-    #[must_use]
-    pub fn outcomes(&self) -> Vec<PlacementOutcome> {
-        self.fleets.iter().map(PlacementFleet::outcome).collect()
-    }
-}
-
-impl PlacementFleet {
-    fn new(placement: PlacementPolicy, settings: SpreadConfig) -> Self {
-        let replicas = match placement {
-            PlacementPolicy::Pooled => 1,
-            _ => settings.replicas,
-        };
-        let capacity = settings.capacity_blocks / replicas as u64;
-        let replica = || StackReplica {
-            cache: Stack::with_depth((PIECES_MAX / replicas).max(PIECES_MIN), capacity),
-            computed: 0,
-        };
-        let mut rng = Rng::new(settings.seed);
+    pub fn new(placement: PlacementPolicy, config: SpreadConfig) -> Self {
+        assert!(config.replicas > 0, "some replica must serve");
+        let pieces = (PIECES_MAX / config.replicas).max(PIECES_MIN);
+        let cache = |_| Stack::with_depth(pieces, config.capacity_blocks);
         Self {
-            placement,
-            block_tokens: settings.block_tokens,
-            capacity,
-            replicas: (0..replicas).map(|_| replica()).collect(),
-            work: RecentWork::new(replicas),
-            // Drawn first, so that sessions fall differently with each seed.
-            salt: rng.next_u64(),
-            rng,
-            requests: 0,
-            references: 0,
-            hits: 0,
+            config,
+            rng: match placement {
+                PlacementPolicy::Random { seed } => Some(rng(seed)),
+                PlacementPolicy::LongestPrefix => None,
+            },
+            caches: (0..config.replicas).map(cache).collect(),
+            work: RecentWork::new(config.replicas),
             prompt_tokens: 0,
             hit_tokens: 0,
         }
     }
 
-    fn serve(&mut self, request: &TraceRequest) {
-        let chosen = self.choose(request);
-        let replica = &mut self.replicas[chosen];
-        let hits = replica.serve(request, self.capacity);
-        let references = request.blocks.len() as u64;
-        replica.computed += references - hits;
-        self.work.served(chosen, references - hits);
-        let in_blocks = |blocks: u64| blocks * u64::from(self.block_tokens);
-        let tokens = prompt_tokens(request, self.block_tokens);
-        self.requests += 1;
-        self.references += references;
-        self.hits += hits;
-        self.prompt_tokens += tokens;
-        // The last token of a prompt is computed even where its block hits.
-        self.hit_tokens += in_blocks(hits).min(servable_tokens(request, self.block_tokens));
-    }
-
-    fn choose(&mut self, request: &TraceRequest) -> usize {
-        let count = self.replicas.len();
-        match (self.placement, request.session) {
-            (PlacementPolicy::Pooled, _) => 0,
-            (PlacementPolicy::RoundRobin, _) => (self.requests % count as u64) as usize,
-            (PlacementPolicy::SessionHash, Some(session)) => {
-                // A generator of its own per session: the same session always gives the same
-                // replica.
-                Rng::new(self.salt ^ session.0).below(count)
-            }
-            (PlacementPolicy::Random | PlacementPolicy::SessionHash, _) => self.rng.below(count),
-            (PlacementPolicy::LongestPrefix, _) => {
-                self.work.longest(request.blocks.len(), |replica| {
-                    let cache = &self.replicas[replica].cache;
-                    cache.matched(&request.blocks, self.capacity)
-                })
-            }
-        }
-    }
-
-    fn outcome(&self) -> PlacementOutcome {
-        let share = |part: u64, of: u64| {
-            if of == 0 { 0.0 } else { part as f64 / of as f64 }
+    /// Places and serves the next request.
+    pub fn serve(&mut self, request: &TraceRequest) {
+        let SpreadConfig { capacity_blocks, block_tokens, .. } = self.config;
+        let references = request.blocks.len();
+        let chosen = match &mut self.rng {
+            Some(rng) => rng.below(self.caches.len()),
+            None => self.work.longest(references, |replica| {
+                self.caches[replica].matched(&request.blocks, capacity_blocks)
+            }),
         };
-        let computed = self.replicas.iter().map(|replica| replica.computed);
-        let busiest = computed.clone().max().unwrap_or(0);
-        let all: u64 = computed.sum();
-        PlacementOutcome {
-            placement: self.placement,
-            capacity_blocks_each: self.capacity,
-            requests: self.requests,
-            references: self.references,
-            hits: self.hits,
-            block_hit_rate: share(self.hits, self.references),
-            prompt_tokens: self.prompt_tokens,
-            hit_tokens: self.hit_tokens,
-            token_hit_rate: share(self.hit_tokens, self.prompt_tokens),
-            // The busiest over the mean: 1 where work is even.
-            imbalance: share(busiest * self.replicas.len() as u64, all),
-            is_exact: self.replicas.iter().all(|replica| replica.cache.weight() == 1),
-        }
+        let hits = use_blocks(&mut self.caches[chosen], request, capacity_blocks);
+        self.work.served(chosen, references as u64 - hits);
+        self.prompt_tokens += prompt_tokens(request, block_tokens);
+        // The last token of a prompt is computed even where its block hits.
+        let servable = servable_tokens(request, block_tokens);
+        self.hit_tokens += (hits * u64::from(block_tokens)).min(servable);
+    }
+
+    /// Prompt tokens that hits serve: see [`servable_tokens`].
+    #[must_use]
+    pub fn hit_tokens(&self) -> u64 {
+        self.hit_tokens
+    }
+
+    /// Prompt tokens that are computed.
+    #[must_use]
+    pub fn computed_tokens(&self) -> u64 {
+        // A replay serves no more than the prompt, so the difference is not negative.
+        self.prompt_tokens - self.hit_tokens
+    }
+
+    /// Pieces that all stacks keep now.
+    #[must_use]
+    pub fn num_pieces(&self) -> usize {
+        self.caches.iter().map(Stack::num_pieces).sum()
+    }
+
+    /// Whether hits are exact, not estimated.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.caches.iter().all(|cache| cache.weight() == 1)
     }
 }
 
-impl StackReplica {
-    /// Uses the request's blocks; how many leading ones an LRU cache of `capacity` blocks held,
-    /// as [`Stack::matched`] says it, in the same walk.
-    fn serve(&mut self, request: &TraceRequest, capacity: u64) -> u64 {
-        let mut first_miss = None;
-        self.cache.touch(&request.blocks, |touch| {
-            if first_miss.is_none() {
-                // A block that was never used is infinitely far down the stack.
-                let distance = touch.before.map_or(u64::MAX, |before| before.distance);
-                // The distance says how many blocks were used since, so the rest of the room was
-                // left.
-                let held = capacity.saturating_sub(distance);
-                if held < u64::from(touch.count) {
-                    first_miss = Some(touch.offset + held);
-                }
+/// The generator of random placement.
+fn rng(seed: u64) -> Rng {
+    let mut rng = Rng::new(seed);
+    // The first number is unused: without it all reports would change.
+    rng.next_u64();
+    rng
+}
+
+/// Uses the request's blocks; how many leading ones an LRU cache of `capacity` blocks held, as
+/// [`Stack::matched`] says it, in the same walk.
+fn use_blocks(cache: &mut Stack<()>, request: &TraceRequest, capacity: u64) -> u64 {
+    let mut first_miss = None;
+    cache.touch(&request.blocks, |touch| {
+        if first_miss.is_none() {
+            // A block that was never used is infinitely far down the stack.
+            let distance = touch.before.map_or(u64::MAX, |before| before.distance);
+            // The distance says how many blocks were used since, so the rest of the room was
+            // left.
+            let held = capacity.saturating_sub(distance);
+            if held < u64::from(touch.count) {
+                first_miss = Some(touch.offset + held);
             }
-        });
-        first_miss.unwrap_or(request.blocks.len() as u64)
-    }
+        }
+    });
+    first_miss.unwrap_or(request.blocks.len() as u64)
 }
 
 #[cfg(test)]
@@ -302,58 +185,64 @@ mod tests {
         trace
     }
 
-    const SETTINGS: SpreadConfig =
-        SpreadConfig { replicas: 4, capacity_blocks: 4000, block_tokens: 16, seed: 7 };
+    const RANDOM: PlacementPolicy = PlacementPolicy::Random { seed: 7 };
 
-    fn outcomes(trace: &[TraceRequest], settings: SpreadConfig) -> Vec<PlacementOutcome> {
-        let mut spread = SpreadComparison::new(&PlacementPolicy::ALL, settings);
-        trace.iter().for_each(|request| spread.serve(request));
-        spread.outcomes()
+    fn fleet(
+        trace: &[TraceRequest],
+        placement: PlacementPolicy,
+        replicas: usize,
+        capacity_blocks: u64,
+    ) -> SpreadFleet {
+        let config = SpreadConfig { replicas, capacity_blocks, block_tokens: 16 };
+        let mut fleet = SpreadFleet::new(placement, config);
+        trace.iter().for_each(|request| fleet.serve(request));
+        fleet
+    }
+
+    /// Tokens that real caches serve of requests that go to replicas at random.
+    fn replayed(trace: &[TraceRequest], replicas: usize, capacity: usize) -> u64 {
+        let replay = |_| Replay::new(capacity, Box::new(Lru::new(capacity)));
+        let mut caches: Vec<Replay> = (0..replicas).map(replay).collect();
+        // The first number is discarded, as reports have done from the start.
+        let mut rng = Rng::new(7);
+        rng.next_u64();
+        let served = trace.iter().map(|request| {
+            let hits = caches[rng.below(replicas)].serve(request) as u64;
+            (hits * 16).min(servable_tokens(request, 16))
+        });
+        served.sum()
     }
 
     #[test]
     fn caches_hit_what_replays_hit() {
         for seed in 0..4 {
             let trace = trace(seed, 1500);
-            for capacity_blocks in [0, 40, 403, 4000] {
-                let settings = SpreadConfig { capacity_blocks, ..SETTINGS };
-                let got = outcomes(&trace, settings);
-                let replay = |capacity: u64| {
-                    Replay::new(capacity as usize, Box::new(Lru::new(capacity as usize)))
-                };
-                let mut pooled = replay(capacity_blocks);
-                let mut turns: Vec<Replay> = (0..4).map(|_| replay(capacity_blocks / 4)).collect();
-                for (number, request) in trace.iter().enumerate() {
-                    pooled.serve(request);
-                    turns[number % 4].serve(request);
-                }
-                let of = |replay: &Replay| replay.outcome().all().blocks.hits;
-                assert_eq!(got[4].hits, of(&pooled), "seed {seed}");
-                assert_eq!(got[1].hits, turns.iter().map(of).sum::<u64>(), "seed {seed}");
-                assert!(got.iter().all(|outcome| outcome.is_exact));
+            for (replicas, capacity) in [1, 4].into_iter().flat_map(|replicas| {
+                [0, 10, 100, 403, 1000, 4000].map(|capacity| (replicas, capacity))
+            }) {
+                let got = fleet(&trace, RANDOM, replicas, capacity as u64);
+                let expected = replayed(&trace, replicas, capacity);
+                assert_eq!(got.hit_tokens(), expected, "seed {seed}, {replicas} × {capacity}");
+                assert!(got.is_exact());
             }
         }
     }
 
     #[test]
-    fn looking_beats_hashing_beats_chance() {
+    fn looking_beats_chance() {
         let trace = trace(9, 4000);
-        let got = outcomes(&trace, SETTINGS);
-        let [random, turns, session, longest, pooled] = got[..] else {
-            panic!("five placements");
-        };
-        assert!(random.block_hit_rate + 0.1 < session.block_hit_rate, "{got:?}");
-        assert!(turns.block_hit_rate + 0.1 < session.block_hit_rate);
-        assert!(session.hits <= longest.hits + longest.references / 50);
-        assert!(longest.hits <= pooled.hits + pooled.references / 50);
-        assert!(longest.imbalance < 1.3 && random.imbalance < 1.3, "{got:?}");
-        for outcome in &got {
-            // The trace has no prompt lengths: of a prompt that hits whole, a block is computed.
-            let (tokens, hits) = (outcome.hit_tokens, outcome.hits);
-            assert!(tokens <= hits * 16 && tokens + 16 * outcome.requests > hits * 16);
-        }
-        let one = SpreadConfig { replicas: 1, ..SETTINGS };
-        let alone = outcomes(&trace, one);
-        assert!(alone.iter().all(|outcome| outcome.hits == alone[0].hits));
+        let random = fleet(&trace, RANDOM, 4, 1000);
+        let longest = fleet(&trace, PlacementPolicy::LongestPrefix, 4, 1000);
+        let pooled = fleet(&trace, PlacementPolicy::LongestPrefix, 1, 4000);
+        let all = (pooled.hit_tokens() + pooled.computed_tokens()) as f64;
+        let rate = |fleet: &SpreadFleet| fleet.hit_tokens() as f64 / all;
+        assert!(rate(&random) + 0.1 < rate(&longest));
+        assert!(random.is_exact() && longest.is_exact());
+        // Replicas with less work behind them take what none of them holds.
+        let mean = longest.num_pieces() / 4;
+        assert!(longest.caches.iter().all(|cache| cache.num_pieces() > mean / 2));
+        assert!(rate(&longest) <= rate(&pooled) + 0.02);
+        let alone = fleet(&trace, RANDOM, 1, 4000);
+        assert_eq!(alone.hit_tokens(), pooled.hit_tokens());
     }
 }

@@ -14,9 +14,9 @@ use headstart_core::{
 };
 use headstart_scheduler::{Output, Scheduler, SchedulerConfig, Submission, Submit};
 
-use crate::chat::hasher;
 use crate::cost;
 use crate::mover::SimMover;
+use crate::tokens;
 
 /// A request of a [`TieredReplica`].
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl TieredReplica {
         mover: SimMover,
     ) -> Self {
         Self {
-            hasher: Arc::new(hasher(config.block_size)),
+            hasher: Arc::new(tokens::hasher(config.block_size)),
             scheduler: Scheduler::new(config, cache).with_tiers(tiers),
             cost,
             mover,

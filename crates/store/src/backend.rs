@@ -203,6 +203,11 @@ pub struct ResidentRecord {
 }
 
 impl ResidentRecord {
+    /// Describes a record in memory.
+    pub(crate) fn of_record(record: &Record) -> Self {
+        Self::of(record.meta(), record.bytes().len() as u64)
+    }
+
     /// A record of `bytes` bytes.
     #[must_use]
     pub fn of(meta: &Meta, bytes: u64) -> Self {
@@ -237,4 +242,18 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 #[must_use]
 pub fn no_waker() -> Waker {
     Arc::new(|| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::conformance::{Trial, check};
+    use crate::reference::Map;
+
+    #[test]
+    fn the_map_conforms() {
+        for seed in 0..4 {
+            let trial = Trial { seed, commands: 2_000, names: 60, part_bytes: 300 };
+            check(&mut Map::default(), trial);
+        }
+    }
 }

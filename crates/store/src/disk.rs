@@ -22,7 +22,7 @@ mod folder;
 mod holder;
 mod index;
 mod inspect;
-mod io;
+pub mod io;
 mod layout;
 mod recover;
 mod scan;
@@ -44,13 +44,12 @@ pub use folder::DiskError;
 pub use holder::Holder;
 pub use inspect::FolderInspector;
 pub use io::IoKind;
-pub use io::faulty::Faults;
 pub use stats::{Count, DiskStats};
 
 pub(crate) use folder::{LOCK, replace};
 
 use folder::DiskFolder;
-use io::Bell;
+use io::{Bell, Io};
 use layout::{LONGEST_SEGMENT_BYTES, SHORTEST_SEGMENT_BYTES, is_segment_bytes};
 use worker::Worker;
 
@@ -84,8 +83,6 @@ pub struct DiskOptions {
     pub depth: usize,
     /// Kind of disk I/O.
     pub io: IoKind,
-    /// Injected faults, for tests.
-    pub faults: Option<Faults>,
     /// Seconds since 1970, for times to live.
     pub now_s: fn() -> u64,
 }
@@ -100,7 +97,6 @@ impl DiskOptions {
             segment_bytes: None,
             depth: 32,
             io: IoKind::Auto,
-            faults: None,
             now_s: unix_seconds,
         }
     }
@@ -163,8 +159,21 @@ impl Disk {
     /// # Errors
     /// When the folder cannot be used, is in use, or the budget is too small.
     pub fn open(
+        options: DiskOptions,
+        waker: Waker,
+    ) -> Result<(Self, Vec<ResidentRecord>), DiskError> {
+        Self::open_over(options, waker, io::open)
+    }
+
+    /// Opens the tier over another kind of disk I/O. `open_io` stands for [`io::open`]: it is given
+    /// the options' kind and depth, and returns the I/O and its name.
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    pub fn open_over(
         mut options: DiskOptions,
         waker: Waker,
+        open_io: impl FnOnce(IoKind, usize) -> std::io::Result<(Box<dyn Io>, &'static str)>,
     ) -> Result<(Self, Vec<ResidentRecord>), DiskError> {
         options.check()?;
         options.depth = options.depth.max(1);
@@ -178,10 +187,7 @@ impl Disk {
         let mut recovered = recover::recover(&folder, budget_bytes, segment_bytes, now_s)?;
         // If that fails only a report lacks it.
         let _ = budget::note(folder.path(), options.budget_bytes);
-        let (mut way, io_name) = io::open(options.io, options.depth).map_err(io)?;
-        if let Some(faults) = &options.faults {
-            way = Box::new(io::faulty::FaultyIo::new(way, faults.clone()));
-        }
+        let (way, io_name) = open_io(options.io, options.depth).map_err(io)?;
         let bell = way.bell();
         let stats = Arc::new(DiskStats::default());
         let (commands, inbox) = sync_channel(QUEUE);

@@ -9,24 +9,32 @@
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`inspect`] | inspection and maintenance of a context cache by its operator |
 //! | [`shared`] | [`SharedBackend`]: one backend for several users |
-//! | [`decorate`] | backends over backends: slower, measured, or faulty on purpose |
-//! | [`conformance`] | what any backend must obey; run it on yours |
+//! | [`mod@line`] | a simulated line of limited bandwidth |
 //! | [`remote`] | records in object storage, shared by all replicas |
-//! | [`mod@reference`] | the obvious backend, for the tests |
 //!
 //! It does not know prompts, tokens or policies: which records it is given and which it must
 //! forget is decided in `headstart-cache`. Its invariant: a [`Record`] was verified, every byte
 //! of it, against its full name; what cannot be verified is not there.
 
+// The files that unit tests share with the integration tests name this crate as those do.
+#[cfg(test)]
+extern crate self as headstart_store;
+
 pub mod arena;
 pub mod backend;
 mod checksum;
-pub mod conformance;
-pub mod decorate;
+#[cfg(test)]
+#[path = "../tests/suite/conformance.rs"]
+mod conformance;
 pub mod disk;
+#[cfg(test)]
+mod faulty;
 pub mod inspect;
+pub mod line;
 pub mod record;
-pub mod reference;
+#[cfg(test)]
+#[path = "../tests/suite/reference.rs"]
+mod reference;
 pub mod remote;
 pub mod shared;
 pub mod tiered;

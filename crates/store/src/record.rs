@@ -216,11 +216,12 @@ impl Record {
 
     /// The same, as if it had been verified at `since`.
     #[must_use]
-    pub(crate) fn with_since(self, since: Instant) -> Self {
+    pub fn with_since(self, since: Instant) -> Self {
         Self { since, ..self }
     }
 
     /// Turns it back into its slot if no other clone exists.
+    #[cfg(test)]
     pub(crate) fn into_slot(self) -> Result<Slot, Self> {
         let Self { slot, header, len, since } = self;
         Arc::try_unwrap(slot).map_err(|slot| Self { slot, header, len, since })

@@ -39,7 +39,6 @@ mod transfer;
 mod trouble;
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -48,17 +47,17 @@ use std::time::Duration;
 
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Backend, Command, CommandOutcome, Failure, Report, ResidentRecord, Waker};
 use backoff::Backoff;
-use health::{Patience, RemoteHealth};
+use health::RemoteHealth;
 use index::{ObjectIndex, ObjectLimits};
-use key::ObjectLayout;
 use place::StoreLocation;
 use service::{Service, Setup};
-use store::{Rules, Store};
+use store::Store;
 use trouble::{Trouble, TroubleKind};
 
 pub use inspect::StoreInspector;
@@ -152,19 +151,6 @@ impl RemoteOptions {
         at_least("max_objects", self.max_objects, 1)?;
         at_least("offline_after", self.offline_after as usize, 1)?;
         at_least("part_bytes", self.part_bytes, least_part_bytes)
-    }
-
-    fn rules(&self) -> Rules {
-        Rules {
-            attempts: self.attempts,
-            request: self.request_timeout,
-            deadline: self.deadline,
-            backoff: Backoff { first: self.backoff, most: self.max_backoff },
-            multipart: self.multipart_bytes,
-            part: self.part_bytes,
-            listing: self.listing_timeout,
-            max_objects: self.max_objects,
-        }
     }
 }
 
@@ -265,25 +251,19 @@ impl Remote {
         options: &RemoteOptions,
         waker: Waker,
     ) -> Result<(Self, Vec<ResidentRecord>), RemoteError> {
-        // `RandomState` has random keys, so that replicas draw different pauses.
-        let seed = RandomState::new().hash_one(std::process::id());
-        let store = Store::new(objects, ObjectLayout::under(root), options.rules(), seed);
+        let store = Store::new(objects, root, options.clone());
         let stats = store.stats.clone();
         let (commands, to_do) = mpsc::channel(options.queue);
         let (done, reports) = channel();
         let (closing, is_closing) = oneshot::channel();
+        let probes = Backoff { first: options.probe, most: options.max_probe };
         let setup = Setup {
             store,
             index: ObjectIndex::new(ObjectLimits {
                 ttl_s: options.ttl.map(|ttl| ttl.as_secs()),
                 budget_bytes: options.budget_bytes,
             }),
-            health: RemoteHealth::new(Patience {
-                failures: options.offline_after,
-                probes: Backoff { first: options.probe, most: options.max_probe },
-            }),
-            max_concurrent: options.max_concurrent,
-            refresh: options.refresh,
+            health: RemoteHealth::new(options.offline_after, probes),
             commands: to_do,
             closing: is_closing,
             reports: done,
@@ -342,15 +322,19 @@ impl Remote {
     }
 }
 
-/// The thread: a runtime, and the loop in it.
-fn serve(setup: Setup, ready: &Sender<Result<Vec<ResidentRecord>, Trouble>>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+/// The threads that requests run on.
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
         .thread_name("headstart-remote-io")
         .enable_all()
-        .build();
-    let runtime = match runtime {
+        .build()
+}
+
+/// The thread: a runtime, and the loop in it.
+fn serve(setup: Setup, ready: &Sender<Result<Vec<ResidentRecord>, Trouble>>) {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             let _ = ready.send(Err(Trouble::new(TroubleKind::Full, error.to_string())));

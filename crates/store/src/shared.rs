@@ -281,7 +281,7 @@ impl Hub {
 fn renamed(command: Command, ticket: Ticket) -> (CommandEffect, Command) {
     match command {
         Command::Put { record, .. } => {
-            let resident = ResidentRecord::of(record.meta(), record.bytes().len() as u64);
+            let resident = ResidentRecord::of_record(&record);
             (CommandEffect::Put(resident), Command::Put { ticket, record })
         }
         Command::Get { name, slot, .. } => {

@@ -426,7 +426,7 @@ impl BlockMover for TieredStore {
             }
             Transfer::LoadPart { id, name, from } => self.load_part(id, name, from),
             Transfer::ReleaseParts { names } => self.release_parts(&names),
-            Transfer::Pack { id, pack, tier } => self.pack(id, pack, tier),
+            Transfer::Pack { id, pack, origin, tier } => self.pack(id, pack, origin, tier),
             Transfer::Forget { tier, names } => self.forget(tier, names),
         }
     }

@@ -17,6 +17,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use headstart_core::UsageError;
 
+pub use headstart_core::Progress;
 pub use progress::TaskProgress;
 pub use table::{aligned, aligned_by, headings};
 

@@ -31,7 +31,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Time between two drawings of a bar.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Steps between two updates by [`TaskProgress::at`].
+/// Steps between two updates by [`Progress::at`].
 const STEP: usize = 256;
 
 /// All bars of the process, one below the other.
@@ -99,8 +99,28 @@ impl TaskProgress {
         }))
     }
 
-    /// The next part of the work, with its own count.
-    pub fn phase(&self, what: &'static str, length: Option<usize>) {
+    /// Sets the number of steps that are done.
+    pub fn set_position(&self, position: u64) {
+        self.0.bar.set_position(position);
+    }
+
+    /// Counts the bytes that are read from `raw`.
+    pub fn wrap_read<R: Read>(&self, raw: R) -> impl Read + use<R> {
+        self.0.bar.wrap_read(raw)
+    }
+
+    fn unit(&self) -> MutexGuard<'_, ProgressUnit> {
+        let unit = self.0.unit.lock();
+        unit.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress for TaskProgress {
+    fn beside(&self, what: &'static str, length: usize) -> Box<dyn Progress> {
+        Box::new(Self::steps(what, length))
+    }
+
+    fn phase(&self, what: &'static str, length: Option<usize>) {
         let bar = &self.0.bar;
         *self.unit() = ProgressUnit::Steps;
         // The estimate of the remaining time must not count the phase before.
@@ -113,72 +133,26 @@ impl TaskProgress {
         bar.set_style(style(ProgressUnit::Steps, length.is_some()));
     }
 
-    /// `count` more steps or bytes are done.
-    pub fn inc(&self, count: u64) {
+    fn inc(&self, count: u64) {
         self.0.bar.inc(count);
     }
 
-    /// Sets the number of steps that are done.
-    pub fn set_position(&self, position: u64) {
-        self.0.bar.set_position(position);
-    }
-
-    /// The same, for calls on a hot path.
-    pub fn at(&self, position: usize) {
+    fn at(&self, position: usize) {
         // Every 256th step is enough for a reader, and the others cost one test only.
         if position.is_multiple_of(STEP) {
             self.0.bar.set_position(position as u64);
         }
     }
 
-    /// There are `length` more steps or bytes to do.
-    pub fn inc_length(&self, length: u64) {
+    fn inc_length(&self, length: u64) {
         self.0.bar.inc_length(length);
         let unit = *self.unit();
         // The style depends on a known length: with one there is a bar instead of a spinner.
         self.0.bar.set_style(style(unit, true));
     }
 
-    /// Counts the bytes that are read from `raw`.
-    pub fn wrap_read<R: Read>(&self, raw: R) -> impl Read + use<R> {
-        self.0.bar.wrap_read(raw)
-    }
-
-    /// Ends it, also for its clones.
-    pub fn end(&self) {
-        self.0.end();
-    }
-
-    fn unit(&self) -> MutexGuard<'_, ProgressUnit> {
-        let unit = self.0.unit.lock();
-        unit.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The methods of the same names, for what knows no terminal.
-impl Progress for TaskProgress {
-    fn beside(&self, what: &'static str, length: usize) -> Box<dyn Progress> {
-        Box::new(Self::steps(what, length))
-    }
-
-    fn phase(&self, what: &'static str, length: Option<usize>) {
-        Self::phase(self, what, length);
-    }
-
-    fn inc(&self, count: u64) {
-        Self::inc(self, count);
-    }
-
-    fn at(&self, position: usize) {
-        Self::at(self, position);
-    }
-
-    fn inc_length(&self, length: u64) {
-        Self::inc_length(self, length);
-    }
-
     fn end(&self) {
-        Self::end(self);
+        self.0.end();
     }
 }
 

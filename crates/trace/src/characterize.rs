@@ -48,10 +48,10 @@ pub use fit::{Fit, Fits, Model};
 pub use histogram::{Histogram, Spread};
 use owners::{SampledTable, Session, User};
 pub use report::Characterization;
-use report::{Hits, Next, Origins};
+use report::{Hits, Origins};
 pub use stack::Stack;
 use stack::Touch;
-use timeline::{BucketCounter, TimeBuckets};
+use timeline::TimeBuckets;
 
 /// Turns that are counted apart; later ones count as this one.
 pub const TURNS_MAX: u16 = 16;
@@ -104,7 +104,7 @@ pub struct Characterizer {
     /// Hits of `curve` that serve no token, see [`servable_tokens`].
     unservable: Distances,
     origins: Origins,
-    moments: TimeBuckets<BucketCounts>,
+    moments: TimeBuckets,
     types: BTreeMap<u16, ByType>,
     turns: BTreeMap<u16, Hits>,
     /// Requests that were followed by another of their session, by class.
@@ -165,20 +165,6 @@ struct ByType {
     all: Hits,
     first_turn: Hits,
     without_session: Hits,
-}
-
-/// Counters of one bucket of time.
-#[derive(Clone, Debug, Default)]
-struct BucketCounts {
-    hits: Hits,
-    next: Next,
-}
-
-impl BucketCounter for BucketCounts {
-    fn merge(&mut self, behind: &Self) {
-        self.hits.add(&behind.hits);
-        self.next.followed += behind.next.followed;
-    }
 }
 
 impl Hits {
@@ -425,7 +411,7 @@ impl Characterizer {
         } else {
             // The request before was followed, so its class and its time get the count.
             *self.followed.entry(session.class).or_insert(0) += weight;
-            self.moments.at(session.last).next.followed += weight;
+            self.moments.at(session.last).followed += weight;
             let gap_ms = (sender.now.0 - session.last.0) / 1_000_000;
             self.gaps.add(gap_ms, weight);
         }

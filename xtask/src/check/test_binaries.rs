@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Binaries that run for minutes: they start first, so that none of them runs alone at the end.
-const LONG: [&str; 4] = ["shared_index", "constructed", "defects", "kills"];
+const LONG: [&str; 5] = ["shared_index", "engine suite", "defects", "kills", "store crash"];
 
 /// A built test binary.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -91,6 +91,7 @@ static CRATES: [CrateRow; 25] = {
                 "store",
                 "predict",
                 "sim",
+                "server",
                 "terminal",
                 "page",
                 "cli",

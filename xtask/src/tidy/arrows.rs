@@ -1,7 +1,7 @@
 //! Rule: crates depend on each other only along the arrows of the architecture.
 //!
-//! Tests may in addition use anything on a lower layer. Cargo itself rejects cycles; this rule
-//! rejects arrows that the architecture does not have.
+//! Tests may in addition use anything on a lower layer, and `dst`, which no product links. Cargo
+//! itself rejects cycles; this rule rejects arrows that the architecture does not have.
 
 use super::Violation;
 use super::architecture::{CrateRow, crate_row, folder_of_package, package_name, split_crate};
@@ -42,7 +42,8 @@ fn violations_in(folder: &str, file: &TextFile) -> Vec<Violation> {
 
 fn is_allowed(row: &CrateRow, used: &str, dependency: &Dependency) -> bool {
     let is_below = || crate_row(used).is_some_and(|used| used.layer < row.layer);
-    row.uses.contains(&used) || (dependency.table == Table::Dev && is_below())
+    let is_for_tests = || used == "dst" || is_below();
+    row.uses.contains(&used) || (dependency.table == Table::Dev && is_for_tests())
 }
 
 fn forbidden(row: &CrateRow, used: &str) -> String {
@@ -86,6 +87,8 @@ mod tests {
     #[test]
     fn tests_may_use_lower_layers() {
         check("sim", "[dev-dependencies]\nheadstart-store.workspace = true", &[]);
+        check("cache", "[dev-dependencies]\nheadstart-dst.workspace = true", &[]);
+        check("cache", "[dependencies]\nheadstart-dst.workspace = true", &["not use dst"]);
         check("cache", "[dev-dependencies]\nheadstart-trace.workspace = true", &["not use trace"]);
     }
 

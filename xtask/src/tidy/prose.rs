@@ -1,8 +1,8 @@
 //! Rule: texts are plain English, in the words of the field, in short sentences.
 //!
 //! It holds for the documents of [`VISIBLE`], for pages and scripts that browsers show, for the
-//! string literals of all crates (help, errors, logs, reports), and for all comments. Code in
-//! Markdown and literals of tests are left out.
+//! string literals of all crates (help, errors, logs, reports), for help texts in files, and for
+//! all comments. Code in Markdown and literals of tests are left out.
 
 mod comments;
 mod report;
@@ -30,6 +30,7 @@ pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
             "md" if is_visible(path) => in_document(file),
             "html" if path.starts_with("crates/") => in_page(file),
             "js" if path.starts_with("crates/") => in_script(file),
+            "txt" if path.ends_with(".help.txt") => in_script(file),
             _ => continue,
         };
         violations.extend(found);

@@ -18,7 +18,7 @@ const SKIPPED_FOLDERS: [&str; 2] = ["target", "node_modules"];
 const READ_HIDDEN_FOLDERS: [&str; 2] = [".ci", ".cargo"];
 
 /// Files that are read; others only exist.
-const TEXT_EXTENSIONS: [&str; 7] = ["rs", "toml", "md", "py", "sh", "html", "js"];
+const TEXT_EXTENSIONS: [&str; 8] = ["rs", "toml", "md", "py", "sh", "html", "js", "txt"];
 
 /// A file's text. The path is relative to the root, with `/` between its parts.
 #[derive(Debug)]

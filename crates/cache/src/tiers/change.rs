@@ -6,40 +6,24 @@ use super::Tiers;
 
 /// A change of a unit in a lower tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It can be read there.
-    Stored {
-        /// The tier.
-        tier: Tier,
-        /// The unit's name.
-        name: BlockHash,
-    },
-    /// It cannot any more.
-    Removed {
-        /// The tier.
-        tier: Tier,
-        /// The unit's name.
-        name: BlockHash,
-    },
-    /// It was on its way there, and did not arrive.
-    NotStored {
-        /// The tier.
-        tier: Tier,
-        /// The unit's name.
-        name: BlockHash,
-    },
+pub struct Change {
+    /// The tier.
+    pub tier: Tier,
+    /// The unit's name.
+    pub name: BlockHash,
+    /// The unit's state there from now on.
+    pub kind: ChangeKind,
 }
 
-impl Change {
-    /// Of what it tells.
-    #[must_use]
-    pub fn name(&self) -> BlockHash {
-        match *self {
-            Self::Stored { name, .. }
-            | Self::Removed { name, .. }
-            | Self::NotStored { name, .. } => name,
-        }
-    }
+/// State of a unit in a lower tier after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It can be read there.
+    Stored,
+    /// It cannot any more.
+    Removed,
+    /// It was on its way there, and did not arrive.
+    NotStored,
 }
 
 impl Tiers {

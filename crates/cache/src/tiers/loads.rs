@@ -10,7 +10,7 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, TierRun, load_all, plan};
 use super::told::link;
-use super::{Change, Tiers};
+use super::{Change, ChangeKind, Tiers};
 
 /// Factor by which a load may exceed its predicted time before it is computed instead.
 const PATIENCE: f64 = 1.25;
@@ -353,7 +353,7 @@ impl Tiers {
             let name = link.name;
             self.shelves[0].level.commit(name, &access);
             self.transfers.push(Transfer::Keep { name, tier });
-            self.changes.push(Change::Stored { tier, name });
+            self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
         }
     }
 }

@@ -12,7 +12,7 @@ use headstart_core::{
 };
 
 use super::{
-    Admission, AssumedSpeed, Change, Claim, FetchState, LoadWhen, Shares, TierConfig,
+    Admission, AssumedSpeed, Change, ChangeKind, Claim, FetchState, LoadWhen, Shares, TierConfig,
     TierOccupancy, Tiers, TiersConfig, WriteWhen,
 };
 use crate::policy::Lru;
@@ -170,12 +170,11 @@ impl World {
             self.mover.take(transfer);
         }
         for change in self.tiers.take_changes() {
-            match change {
-                Change::Stored { tier, name } => assert!(self.announced.insert((tier, name))),
-                Change::Removed { tier, name } => assert!(self.announced.remove(&(tier, name))),
-                Change::NotStored { tier, name } => {
-                    assert!(!self.announced.contains(&(tier, name)));
-                }
+            let Change { tier, name, kind } = change;
+            match kind {
+                ChangeKind::Stored => assert!(self.announced.insert((tier, name))),
+                ChangeKind::Removed => assert!(self.announced.remove(&(tier, name))),
+                ChangeKind::NotStored => assert!(!self.announced.contains(&(tier, name))),
             }
         }
         self.tiers.check();

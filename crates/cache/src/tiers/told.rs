@@ -6,7 +6,7 @@ use headstart_core::transfer::{
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
-use super::{Change, Tiers};
+use super::{Change, ChangeKind, Tiers};
 
 impl Tiers {
     /// Takes note of what was moved, or of what happened otherwise.
@@ -39,12 +39,12 @@ impl Tiers {
             TransferResult::Done => {
                 shelf.level.commit(name, &writing.access);
                 shelf.counts.stored += 1;
-                self.changes.push(Change::Stored { tier, name });
+                self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
             }
             TransferResult::Failed => {
                 shelf.level.abort(name);
                 shelf.counts.unstored += 1;
-                self.changes.push(Change::NotStored { tier, name });
+                self.changes.push(Change { tier, name, kind: ChangeKind::NotStored });
             }
         }
     }
@@ -54,7 +54,7 @@ impl Tiers {
             && shelf.level.lose(name)
         {
             shelf.counts.lost += 1;
-            self.changes.push(Change::Removed { tier, name });
+            self.changes.push(Change { tier, name, kind: ChangeKind::Removed });
         }
     }
 
@@ -64,7 +64,7 @@ impl Tiers {
             && shelf.level.lose_slot(slot, name)
         {
             shelf.counts.lost += 1;
-            self.changes.push(Change::Removed { tier, name });
+            self.changes.push(Change { tier, name, kind: ChangeKind::Removed });
         }
     }
 
@@ -82,13 +82,13 @@ impl Tiers {
             let begun = shelf.level.begin(unit, &access, &mut evicted);
             let evicted = evicted.into_iter().map(|link| link.name);
             for name in evicted {
-                self.changes.push(Change::Removed { tier, name });
+                self.changes.push(Change { tier, name, kind: ChangeKind::Removed });
                 gone.push(name);
             }
             match begun {
                 Begin::Started => {
                     shelf.level.commit(name, &access);
-                    self.changes.push(Change::Stored { tier, name });
+                    self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
                 }
                 // Found again: another process has used it.
                 Begin::Present => shelf.level.touch(&[name], &access),

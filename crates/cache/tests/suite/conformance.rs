@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use headstart_cache::Policy;
-use headstart_cache::conformance::{policy, same_evictions};
 use headstart_cache::policy::{Fifo, Lru, Newcomer};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_dst::policy::conformance::{policy, same_evictions};
 
 /// Violations of the contract.
 #[derive(Clone, Copy, Debug, PartialEq)]

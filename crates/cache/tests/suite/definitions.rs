@@ -13,10 +13,10 @@
 
 use std::sync::Arc;
 
-use headstart_cache::conformance::Workload;
 use headstart_cache::policy::{self, NAMES, OFFLINE_NAMES, Setting};
 use headstart_cache::{Admit, Effect, Future, PrefixCache};
 use headstart_core::{Access, BlockHash, Rng, TraceRequest};
+use headstart_dst::policy::conformance::Workload;
 
 /// Hits, then evicted ids in order.
 type Outcome = (usize, Vec<u64>);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_cache::policy::{self, LpcOptions, Newcomer, Pooling, Setting};
-use headstart_cache::{Admit, Effect, Future, Policy, PrefixCache, conformance};
+use headstart_cache::{Admit, Effect, Future, Policy, PrefixCache};
 use headstart_core::{
     Access, BlockHash, BlockId, BlockRuns, Nanos, Probability, Rng, Run, SessionId, TraceRequest,
 };
+use headstart_dst::policy::conformance;
 
 use crate::reference::PeriodicLpc;
 

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use headstart_cache::conformance::Workload;
 use headstart_cache::policy::{self, NAMES, Setting};
 use headstart_cache::{Admit, Effect, Lease, PrefixCache};
 use headstart_core::{Access, BlockHash, Rng};
+use headstart_dst::policy::conformance::Workload;
 
 /// Extra leases at once.
 const MOST_HOLDS: usize = 6;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_cache::conformance::{self, Workload};
 use headstart_cache::policy::{self, LpcOptions, NAMES, OFFLINE_NAMES, Pooling, Random, Setting};
 use headstart_cache::{Future, Policy};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_dst::policy::conformance::{self, Workload};
 
 use crate::reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, RankedPolicy};
 

@@ -2,8 +2,9 @@
 //! differ, no worse where labels lie.
 
 use headstart_cache::policy::{self, Setting};
-use headstart_cache::{Policy, PrefixCache, conformance};
+use headstart_cache::{Policy, PrefixCache};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
+use headstart_dst::policy::conformance;
 
 fn make(spec: &str, capacity: usize) -> Box<dyn Policy> {
     let setting = Setting { capacity, block_tokens: 16 };

@@ -14,7 +14,7 @@ use headstart_analysis::kv_bytes::KvBytes;
 use headstart_analysis::memory::Bounds;
 use headstart_analysis::results::Analysis;
 use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::Arrivals;
 
 use crate::config::{cost_model, kv_bytes, parsed, prices};
@@ -30,40 +30,7 @@ const REPLICAS_MAX: usize = 1024;
 
 /// Explain why prompts were recomputed, and the cost.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart analyze requests.jsonl
-  headstart analyze litellm.jsonl.gz --replicas 8 --capacity 40GiB \\
-    --model ./Qwen3-8B --tokenizer ./Qwen3-8B --gpu-hour 2.5 --html report.html
-  headstart analyze monday.jsonl tuesday.jsonl --show-text
-  headstart analyze conversation_trace.jsonl.zst --json
-  headstart analyze requests.jsonl --export anonymous.jsonl.gz
-  headstart demo                              the same on a generated log
-
-FILE has one JSON object per line, plain, gzip or zstd; `-` is standard input:
-  requests      request bodies of OpenAI and Anthropic, alone, in OpenAI's batch
-                files or in the `request` field of a proxy's log; logs of
-                LiteLLM, Helicone, Langfuse and LangSmith; rendered prompts as
-                text ({\"prompt\": \"…\"}) or token ids
-  conversation  dialogues: `messages`, `turns` or ShareGPT's `conversations`
-  mooncake, bailian, agent, canonical
-                traces of block ids: Mooncake, Qwen-Bailian, kv-cache-tester,
-                and files that --export and `trace convert` write
-
-Request logs with times are merged by time. Other files follow one another.
-Azure's CSV has no prompts and no block ids, so it cannot be analyzed. A trace
-of block ids cannot tell new prompts from changed prefixes.
-
-The report covers --replicas caches of --capacity each, with prefix-aware
-routing, next to random routing. If the log has cached token counts, those count
-as hits. Such a log does not show which tokens the engine evicted.
-
-Time is prefill time: by the cost model, or fitted to the log's times to first
-token. Money is that time at --gpu-hour, or tokens at the prices of
---price-table.
-
-No data leaves this machine. The report and --html show text only with
---show-text. --export writes times, lengths and renumbered block ids: no text,
-no names and no hashes.")]
+#[command(after_help = include_str!("analyze.help.txt"))]
 pub(crate) struct Analyze {
     /// Request logs, conversations or traces
     #[arg(required = true, value_name = "FILE")]

@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use headstart_store::Arena;
 use headstart_store::disk::{DiskError, FolderInspector, Holder};
 use headstart_store::inspect::{Cache as Opened, InspectError, Item, slot_bytes};
-use headstart_terminal::TaskProgress;
+use headstart_terminal::{Progress, TaskProgress};
 
 /// Slots for what is read: as many as are read at once, and some.
 const SLOTS: usize = 32;

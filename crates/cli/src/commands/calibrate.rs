@@ -12,7 +12,7 @@ use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
 use headstart_report::calibrate::{self as report, CostModelFile};
 use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::calibrate::{EngineFit, TimedWork, WorkTiming};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 
 use super::bench::BenchServer;
 use super::serve;
@@ -28,22 +28,7 @@ const MAX_BATCHED_TOKENS: usize = 2_048;
 
 /// Calibrate a cost model on an engine, or derive one.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart calibrate                           the toy, on this machine
-  headstart calibrate --url http://10.0.0.7:8000 \\
-    --served-model-name Qwen3-0.6B --vocab 512..151643 \\
-    --max-batched-tokens 2048 --kv-tokens 250000 -o engine.toml
-  headstart calibrate --derive qwen3-32b --gpu h100 --gpus 2 -o engine.toml
-
-The command times new prompts, prompts after cached ones, and concurrent
-answers, at several sizes. It fits a cost model and prints its error, also on
-shapes that were held out. The server should have no other load meanwhile.
-
-`serve --executor cost-model=FILE`, `serve --strategy cost --cost-model FILE`,
-`simulate`, `plan`, `analyze` and `bench fleet` read the file.
-
---derive estimates the costs from data sheets, with the same efficiency for all
-GPUs. Use such models to compare, not to predict absolute times.")]
+#[command(after_help = include_str!("calibrate.help.txt"))]
 pub(crate) struct Calibrate {
     /// Measure this running server
     #[arg(long, conflicts_with_all = ["upstream", "derive"], help_heading = "Server")]

@@ -9,8 +9,8 @@ use clap::{ArgMatches, Args, Subcommand};
 use headstart_terminal as output;
 
 use super::serve;
+use crate::config::template::template;
 use crate::config::{EffectiveSettings, ServeOptions, variables};
-use crate::reference::template;
 
 /// Default path of the written file.
 const FILE: &str = "headstart.toml";

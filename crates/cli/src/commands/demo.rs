@@ -18,16 +18,7 @@ const CAPACITY: &str = "32Ktok";
 
 /// Analyze a generated sample log.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart demo
-  headstart demo --html demo.html --gpu-hour 2.5
-  headstart demo --log demo.jsonl                       also write the log
-  headstart analyze requests.jsonl --html report.html   the same on your log
-
-The log covers one hour of four applications on four replicas. An agent has the
-time of day in its system prompt. Questions come with documents in changing
-order. A shop shuffles its tools. The chats have no mistake. The command reads
-no file and uses no network.")]
+#[command(after_help = include_str!("demo.help.txt"))]
 pub(crate) struct Demo {
     #[command(flatten)]
     options: AnalyzeOptions,

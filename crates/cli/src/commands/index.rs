@@ -30,17 +30,7 @@ const SUMMARY_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
     /// Print sizes, counters and the event stream of each replica.
-    #[command(after_help = "Examples:
-  headstart index show
-  headstart index show --url http://10.0.0.1:8000 --json | jq .replicas
-
-State of an event stream:
-  complete    no events are missing
-  partial     events were lost
-  replaying   the gateway is requesting lost events
-  down        the engine's stream is not connected
-  elsewhere   another gateway of the shared index follows it
-  none        the gateway follows no events of this replica")]
+    #[command(after_help = include_str!("index/show.help.txt"))]
     Show {
         #[command(flatten)]
         server: ServerOptions,
@@ -49,14 +39,7 @@ State of an event stream:
         json: bool,
     },
     /// Print each block that a replica holds, as JSON lines.
-    #[command(after_help = "Examples:
-  headstart index dump | head
-  headstart index dump --replica 3 -o replica-3.jsonl
-
-The index may list blocks that an engine has evicted. A key is a hash of a block
-and all blocks before it, and reveals no text. Equal keys on two replicas are
-equal blocks. If the reader is much slower than the server, the dump ends with
-an error; use --replica or --limit then.")]
+    #[command(after_help = include_str!("index/dump.help.txt"))]
     Dump {
         #[command(flatten)]
         server: ServerOptions,

@@ -18,29 +18,7 @@ use crate::exit::CheckFailure;
 
 /// Find what breaks prefix caching in your prompts.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart lint requests.jsonl
-  headstart lint requests.jsonl --show-text
-  zcat requests.jsonl.gz | grep support-bot | headstart lint -
-  headstart lint prompts/ --write-baseline prefix.json     once; commit the file
-  headstart lint prompts/ --baseline prefix.json           in CI
-
-FILE is one of these; `headstart why --help` lists the fields of a log:
-  - a request log (OpenAI, Anthropic, LiteLLM, Helicone, Langfuse, LangSmith or
-    plain prompts), with one JSON object per line or one JSON array
-  - conversations (ShareGPT)
-  - a text file with one prompt
-  - a folder of such text files (.txt, .md, .prompt), read in order of name
-  - `-`, a log on standard input
-
-Each prompt is compared with earlier prompts of the same model. The stable
-prefix is the beginning that at least 90 % of the prompts share. A baseline
-holds its length and keyed hashes, no text. The check fails if the prefix is
-shorter than the baseline. A changed prefix of the same length passes with a
-note: every cache recomputes it once. With both flags, the new baseline is
-written only if the check passes.
-
-Exit codes: 0 passed, 1 findings or a shorter stable prefix, 2 could not run.")]
+#[command(after_help = include_str!("lint.help.txt"))]
 pub(crate) struct Lint {
     /// Logs, texts and folders of texts; `-` reads standard input
     #[arg(value_name = "FILE", required = true)]

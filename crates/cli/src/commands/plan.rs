@@ -11,22 +11,20 @@ use headstart_cache::tiers::AssumedSpeed;
 use headstart_core::TraceRequest;
 use headstart_sim::sizing::{self, Lower, Sizing};
 use headstart_sim::{Sweep, SweepConfig};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::TraceError;
 use headstart_trace::sample::Sample;
 
 use self::device::{Device, DeviceOptions};
 use crate::config::ablations::policy as policy_option;
 use crate::exit::usage;
-use crate::input::{TraceInput, remarks};
+use crate::input::{SCALE_SEED, TraceInput, remarks};
 use crate::parallel::{parallel, threads};
-use headstart_report::plan::{self as report, PlanReport, PlanRow, TraceSummary};
+use headstart_report::TraceFacts;
+use headstart_report::plan::{self as report, PlanReport, PlanRow};
 
 /// More room than this, in blocks, is refused, as in replay.
 const ROOM_MAX: u64 = 1 << 26;
-
-/// Seed for the choice of the sessions that a scale keeps, as in replay.
-const SCALE_SEED: u64 = 0;
 
 /// Share of the ideal behind which no more sizes are shown; above what may be asked to be enough.
 const ALL: f64 = 0.9999;
@@ -37,22 +35,7 @@ const DISK_LATENCY_S: f64 = 100e-6;
 
 /// Size a host-memory or disk KV cache for a trace.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart plan trace.jsonl.zst --model llama3-70b
-  headstart plan trace.jsonl.zst --model qwen3-8b --gpu l40s --disk-gbps 6
-  headstart plan trace.jsonl.zst --model ./Qwen3-0.6B --device-gib 4 \\
-    --cost-model engine.toml --json
-
-Each row is a total cache size, device and lower tier together, as a multiple of
-device memory. The maximum hit rate is that of a cache that never evicts. Hits
-are counted as in `headstart replay`: one request after another, without
-queueing.
-
-The saving is prefill time per hour of the trace. It compares the device alone
-with the device plus a lower tier. Hits in that tier take the best mix of
-loading and recomputing, as in `serve`. Writes, wear and the price of memory are
-not included. The search for the smallest sufficient multiple assumes that a
-larger cache never has fewer hits, as with lru.")]
+#[command(after_help = include_str!("plan.help.txt"))]
 pub(crate) struct PlanCommand {
     #[command(flatten)]
     input: TraceInput,
@@ -97,10 +80,10 @@ pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
     let sizing = Sizing {
         requests: &read.requests,
         // The first requests meet an empty cache and say little about its size.
-        cold_requests: (read.requests.len() as f64 * plan.cold).round() as usize,
-        block_tokens: read.trace.block_tokens,
+        cold_requests: read.trace.cold_requests as usize,
+        block_tokens: read.trace.info.block_tokens,
         // Fractions of a block hold nothing, so the size is rounded down.
-        device_blocks: (device.kv_tokens / f64::from(read.trace.block_tokens)) as u64,
+        device_blocks: (device.kv_tokens / f64::from(read.trace.info.block_tokens)) as u64,
     };
     ensure!(
         sizing.device_blocks != 0,
@@ -117,7 +100,7 @@ pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
 /// A trace in memory.
 struct PlanInput {
     requests: Vec<TraceRequest>,
-    trace: TraceSummary,
+    trace: TraceFacts,
 }
 
 impl PlanCommand {
@@ -163,20 +146,21 @@ impl PlanCommand {
         if requests.iter().all(|request| request.blocks.is_empty()) {
             bail!("{name} has no request with blocks, so no prefix can be reused");
         }
-        let block_tokens = reader.info().block_tokens;
+        let info = reader.info().clone();
         ensure!(
-            block_tokens != 0,
+            info.block_tokens != 0,
             usage(format!("{name} does not say how many tokens a block has; give --block-tokens"))
         );
         let ends = [requests.first(), requests.last()];
         let [first, last] =
             ends.map(|request| request.map_or_else(Default::default, |request| request.arrival));
         let file = self.input.path().file_name().unwrap_or_default();
-        let trace = TraceSummary {
+        let trace = TraceFacts {
             name: file.to_string_lossy().into_owned(),
             remarks: remarks(&reader),
-            block_tokens,
+            info,
             requests: requests.len(),
+            cold_requests: (requests.len() as f64 * self.cold).round() as u32,
             // The number of blocks is known after the sweep.
             distinct_blocks: 0,
             seconds: last.since(first).as_secs_f64(),
@@ -188,12 +172,10 @@ impl PlanCommand {
         &self,
         sizing: &Sizing<'_>,
         device: &Device,
-        mut trace: TraceSummary,
+        mut trace: TraceFacts,
     ) -> Result<PlanReport> {
-        let config = SweepConfig {
-            block_tokens: sizing.block_tokens,
-            cold_requests: sizing.cold_requests as u32,
-        };
+        let config =
+            SweepConfig { block_tokens: sizing.block_tokens, cold_requests: trace.cold_requests };
         let sweep = Sweep::new(sizing.requests, config, &[])?;
         trace.distinct_blocks = sweep.extent().distinct_blocks;
         // No size above this limit is replayed, and the ideal needs them all.
@@ -239,7 +221,6 @@ impl PlanCommand {
             block_bytes: device.token_bytes * f64::from(sizing.block_tokens),
             device_blocks: sizing.device_blocks,
             policy: self.policy.clone(),
-            cold_requests: sizing.cold_requests,
             gbps: [self.host_bytes_per_s(device) / 1e9, self.disk_gbps],
             // The first row is the device alone, which every saving is measured against.
             computed_s: device.engine.map(|engine| sizing.computed_s(&points[0].1, &engine)),
@@ -255,7 +236,7 @@ impl PlanCommand {
         &self,
         sizing: &Sizing<'_>,
         times: &[u64],
-        trace: &TraceSummary,
+        trace: &TraceFacts,
     ) -> Result<Vec<(u64, Vec<u32>)>> {
         let progress = TaskProgress::steps("replaying with each size", times.len());
         // Replays of different sizes share nothing, so they run side by side.
@@ -270,7 +251,7 @@ impl PlanCommand {
     }
 
     /// More than there are blocks would change nothing.
-    fn room(&self, sizing: &Sizing<'_>, times: u64, trace: &TraceSummary) -> u64 {
+    fn room(&self, sizing: &Sizing<'_>, times: u64, trace: &TraceFacts) -> u64 {
         (sizing.device_blocks * times).min(trace.distinct_blocks)
     }
 

@@ -17,7 +17,7 @@ use headstart_cache::policy;
 use headstart_core::figures::{counted, thousands};
 use headstart_core::{SessionId, TraceRequest};
 use headstart_sim::{Sweep, SweepConfig};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::sample::Sample;
 use headstart_trace::{Format, Reader, TraceError};
 
@@ -29,7 +29,8 @@ use crate::exit::usage;
 use crate::input::{self, TraceInput};
 use crate::parallel::threads;
 use headstart_page::ReportProvenance;
-use headstart_report::replay::{self as report, ReplayReport, ReplayRow, TraceFacts};
+use headstart_report::TraceFacts;
+use headstart_report::replay::{self as report, ReplayReport, ReplayRow};
 
 /// Policies where none is named: what most engines do, and the yardstick.
 const DEFAULT_POLICIES: &str = "lru,belady";
@@ -38,32 +39,9 @@ const DEFAULT_POLICIES: &str = "lru,belady";
 /// many again on every other thread.
 const ROOM_MAX: u64 = 1 << 26;
 
-/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
-const SCALE_SEED: u64 = 0;
-
 /// Compare eviction policies and cache sizes on a trace.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart replay trace.jsonl                 lru and belady, 12 sizes
-  headstart replay conversation_trace.jsonl.zst --policy all --html curves.html
-  headstart replay trace.jsonl --policy lru,wa,s3fifo:small=0.2 \\
-    --capacity 1%,5%,6k,160Ktok
-  headstart replay trace.jsonl --capacity 40GiB --model ./Llama-3.3-70B-Instruct
-  headstart replay trace.jsonl --policy lru,lpc --predictor turns
-  headstart replay chats.jsonl --arrivals 5 --policy lru,lpc --predictor turns \\
-    --predictor chats.model
-
-Requests run one after another and take no time. Every block id counts as a
-whole block. The block hit rate is matched blocks / blocks looked up. The token
-hit rate is cached prompt tokens / prompt tokens.
-
-belady and belady-bypass read the future, for comparison. gdsf and belady-bypass
-may reject new blocks, so at small sizes they can beat belady.
-
-lpc evicts conversations that are predicted to end. The predictions come from
-the trace (p_continue of the canonical format) or from --predictor. Each
-predictor gets its own rows, such as lpc[turns]. lpc:charge=4000 takes 4,000
-tokens off the cache, for the memory of the predictor.")]
+#[command(after_help = include_str!("replay.help.txt"))]
 pub(crate) struct ReplayCommand {
     #[command(flatten)]
     input: TraceInput,
@@ -225,9 +203,7 @@ impl ReplayPlan {
             (0.0..1.0).contains(&replay.cold),
             usage(format!("--cold {}: expected a share from 0 to below 1", replay.cold))
         );
-        let sample = Sample::new(replay.scale, SCALE_SEED).ok_or_else(|| {
-            usage(format!("--scale {}: expected a share above 0, up to 1", replay.scale))
-        })?;
+        let sample = input::sample(replay.scale)?;
         let policies = policies(&replay.policy)?;
         let predictors = NamedPredictor::all(&replay.predictor, &replay.encoder)?;
         // A predictor that no policy reads would be computed for nothing.

@@ -22,25 +22,7 @@ const METRICS_BYTES_MAX: usize = 64 << 20;
 
 /// Show what a running server's caches saved, in time and money.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart savings
-  headstart savings --url http://10.0.0.1:8000 --price-table prices.toml
-  curl -s http://10.0.0.1:8000/metrics > m; headstart savings --metrics m
-
-prices.toml has prices per million tokens, by the model's name in the API, or
-\"*\" for all other models:
-  currency = \"EUR\"
-  [models.\"*\"]
-  cache_miss = 0.30      # prompt tokens that were not cached
-  cache_hit = 0.03       # cached prompt tokens
-  output = 0.60          # generated tokens
-
-Without --price-table, money is the server's own count (serve --price-table), if
-any. Tokens count when the first token of the answer arrives. In front of
-upstreams, tokens count if the answer's usage has a number of cached tokens.
-
-Seconds are the prefill time of the cached tokens. They need --context-cache,
-with which replicas measure their speed. Time to load KV is not subtracted.")]
+#[command(after_help = include_str!("savings.help.txt"))]
 pub(crate) struct Savings {
     #[command(flatten)]
     server: ServerOptions,

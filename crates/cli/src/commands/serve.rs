@@ -12,7 +12,7 @@ use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
 use headstart_server::{EmbeddedFleet, EngineBackend, RunningServer, ServeConfig, ServeError};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
@@ -39,29 +39,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 
 /// Serve an OpenAI-compatible API.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart serve
-  headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
-  headstart serve --context-cache ./kv --context-cache-gib 20
-  headstart serve --policy lpc --predictor chat.model
-  headstart serve --upstream http://10.0.0.7:8000 \\
-    --upstream http://10.0.0.8:8000
-  headstart serve --state-dir ./state --upstream \\
-    http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
-
-An engine with four data-parallel ranks behind one address (rank 2 publishes on
-port 5559 and replays on port 5669):
-  URL=http://10.0.0.7:8000,kv=tcp://10.0.0.7:5557,replay=tcp://10.0.0.7:5667
-  headstart serve --upstream $URL,tokenizer=./model,data-parallel-size=4
-
-  curl http://127.0.0.1:8000/v1/chat/completions \\
-    -H 'content-type: application/json' \\
-    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'
-
-Settings also come from headstart.toml (`headstart config init`) and from
-environment variables: HEADSTART_CACHE_BLOCKS for --cache-blocks, and so on.
-HEADSTART_LOG=debug logs one line per request, without text of prompts.
-HEADSTART_LOG_FORMAT=json logs JSON.")]
+#[command(after_help = include_str!("serve.help.txt"))]
 pub(crate) struct Serve {
     #[command(flatten)]
     options: ServeOptions,

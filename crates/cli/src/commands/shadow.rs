@@ -17,15 +17,7 @@ const BAR: usize = 30;
 
 /// Show what shadow fleets would have hit.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  headstart serve --shadow replicas=4,blocks=20000 \\
-    --upstream http://10.0.0.7:8000,tokenizer=./model
-  headstart shadow
-
-The upstream gets all requests unchanged. Each row is a simulated fleet with the
-given number of replicas and blocks per replica. It uses the router and cache of
-`serve`. A prompt can be a hit as soon as the real answer of an earlier one has
-begun. The hits of the upstream come from the usage in its answers.")]
+#[command(after_help = include_str!("shadow.help.txt"))]
 pub(crate) struct ShadowCommand {
     #[command(flatten)]
     server: ServerOptions,

@@ -24,12 +24,6 @@ use crate::server::ServerOptions;
 use frame::Frame;
 use terminal::{KeyPress, Terminal};
 
-/// HTTP path of the snapshot.
-const PATH: &str = "/dashboard/snapshot";
-
-/// Longest snapshot that is read: some 100 KB, and room for thousands of replicas.
-const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
-
 /// Time between two frames.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -44,15 +38,7 @@ const COLUMNS: usize = 100;
 
 /// Show a running server: hit rate, losses, replicas, requests.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart top
-  headstart top --url http://10.0.0.1:8000 --api-key-file key
-  headstart top --once
-  headstart top --json | jq .waterfall
-
-Hit rate and waterfall cover the requests for which engines report cached
-tokens. Press q or Ctrl-C to quit. The dashboard at the server's address shows
-the same in a browser.")]
+#[command(after_help = include_str!("top.help.txt"))]
 pub(crate) struct Top {
     #[command(flatten)]
     server: ServerOptions,
@@ -68,8 +54,7 @@ pub(crate) struct Top {
 pub(crate) fn run(top: &Top) -> Result<()> {
     // JSON needs no terminal, so it goes before the check.
     if top.json {
-        let told = top.server.json(PATH, SNAPSHOT_BYTES_MAX)?;
-        return output::line(&told.to_string());
+        return output::line(&top.server.snapshot()?.to_string());
     }
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if top.once {
@@ -93,8 +78,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
 }
 
 fn snapshot(server: &ServerOptions) -> Result<Snapshot> {
-    let told = server.json(PATH, SNAPSHOT_BYTES_MAX)?;
-    let is_known = serde_json::from_value(told);
+    let is_known = serde_json::from_value(server.snapshot()?);
     is_known.map_err(|error| {
         anyhow::anyhow!(
             "{} has a different snapshot format ({error}): is it a different version? Look at its \

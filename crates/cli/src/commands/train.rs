@@ -22,27 +22,7 @@ use crate::config::parsed;
 #[derive(Args, Debug)]
 // The same line with and without the feature `ablations`, which makes --output optional.
 #[command(override_usage = "headstart train [OPTIONS] --output <MODEL.hsp> <INPUT>...")]
-#[command(after_help = "Examples:
-  headstart trace planted --conversations 5000 -o planted.jsonl
-  headstart train planted.jsonl -o model.hsp --html model.html
-  headstart train chats.jsonl.zst -o model.hsp \\
-    --encoder ./multilingual-e5-small --behaviour
-  headstart train few.jsonl -o model.hsp --seeds 10
-  headstart train predictions.log -o model.hsp      a log of `serve`
-
-An input is one of these; the first line determines which:
-  - conversations with text, as JSON lines
-  - a trace: the model learns from turn counts, and with --behaviour from
-    lengths and gaps
-  - a log of `serve --prediction-log`, with embeddings and outcomes, no text
-
-The turns are split: 70 % for training, 15 % to choose the epoch and the
-threshold, 15 % for the test scores. Conversations stay together, and so do
-equal first prompts. Embeddings are cached in a file beside the model, by a hash
-of the text. A second training embeds only new texts.
-
-By default the model reads two embeddings. One is of the prompt and the four
-before it, in 512 words, as published. The other is of the prompt alone.")]
+#[command(after_help = include_str!("train.help.txt"))]
 pub(crate) struct Train {
     /// Conversations, traces or prediction logs, plain, gzip or zstd
     #[arg(required = true, value_name = "INPUT")]

@@ -23,29 +23,7 @@ use crate::server::{ServerOptions, one_line};
 
 /// Explain why one request's prompt was recomputed.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart why req-17 requests.jsonl
-  headstart why req-17 requests.jsonl --show-text
-  headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
-  headstart why chatcmpl-5e3f                   asks http://127.0.0.1:8000
-  headstart why chatcmpl-5e3f --url http://10.0.0.1:8000
-
-FILE is a request log, with one JSON object per line or one JSON array:
-  - request bodies of OpenAI and Anthropic, alone, in batch files or in the
-    `request` field of a proxy's log
-  - logs and exports of LiteLLM, Helicone, Langfuse and LangSmith
-  - rendered prompts, as text or as token ids (`prompt`, `input`,
-    `prompt_token_ids`)
-  - conversations (ShareGPT), with one request per user turn
-
-The command finds the nearest earlier prompt of the same model and salt, and
-shows where the two differ. If several requests have the id, it takes the first
-and lists the lines of the others.
-
-Prompt text is shown only with --show-text. A running server keeps no text. It
-reports where tokens were cached, why others were recomputed, and the cause with
-its fix. A gateway sees its own routing and KV events only, so its engine may
-put the same tokens into other buckets.")]
+#[command(after_help = include_str!("why.help.txt"))]
 pub(crate) struct WhyCommand {
     /// Id of the request, or its line number
     #[arg(value_name = "REQUEST")]
@@ -146,7 +124,7 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
         "fix": evidence.map(Evidence::fix),
         "also": evidence.and_then(|evidence| evidence.also).map(|cause| cause.name()),
     });
-    for (name, value) in shown::fields_of(changed.as_ref(), show_text) {
+    for (name, value) in shown::fields(changed.as_ref(), show_text) {
         object[name] = value;
     }
     object

@@ -187,25 +187,25 @@ impl EffectiveSetting {
 }
 
 /// Whether a file has the option: host and port are flags, and a file has `listen` for both.
-pub(crate) fn is_setting(arg: &Arg) -> bool {
+pub(super) fn is_setting(arg: &Arg) -> bool {
     !matches!(arg.get_id().as_str(), "host" | "port")
 }
 
 /// The help of an option, as a whole.
-pub(crate) fn help(arg: &Arg) -> String {
+pub(super) fn help(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     help.map(ToString::to_string).unwrap_or_default()
 }
 
 /// The default that the help of an option names.
-pub(crate) fn documented_default(arg: &Arg) -> Option<String> {
+pub(super) fn documented_default(arg: &Arg) -> Option<String> {
     let help = help(arg);
     let (default, _) = help.split_once("[default: ")?.1.split_once(']')?;
     Some(default.to_owned())
 }
 
 /// The name of an option's value in its help.
-pub(crate) fn value_name(arg: &Arg) -> &str {
+pub(super) fn value_name(arg: &Arg) -> &str {
     arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str())
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use headstart_core::Rng;
 use headstart_predict::encoder::ngram::NgramEncoder;
 use headstart_predict::{
-    ConversationOutcome, Dataset, DatasetSplit, Definition, Example, Situation, SplitShares,
+    ConversationOutcome, Dataset, DatasetSplit, Definition, Label, Situation, SplitShares,
     TrainOptions, train,
 };
 use serde_json::{Value, json};
@@ -223,19 +223,20 @@ fn conversations(seed: u64, count: usize) -> Vec<Vec<(String, bool)>> {
 }
 
 fn trained(conversations: &[Vec<(String, bool)>]) -> Vec<u8> {
-    let mut examples = Vec::new();
+    let (mut situations, mut labels) = (Vec::new(), Vec::new());
     for (number, prompts) in (0..).zip(conversations) {
         let mut situation = Situation::default();
         for (prompt, goes_on) in prompts {
             situation.prompts.push(prompt.clone());
             situation.turn += 1;
-            examples.push(Example {
-                situation: situation.clone(),
+            situations.push(situation.clone());
+            labels.push(Label {
                 outcome: if *goes_on {
                     ConversationOutcome::Continued
                 } else {
                     ConversationOutcome::Ended
                 },
+                turn: situation.turn,
                 conversation: number,
                 group: number,
                 truth: None,
@@ -243,8 +244,9 @@ fn trained(conversations: &[Vec<(String, bool)>]) -> Vec<u8> {
         }
     }
     let encoder = NgramEncoder::new();
-    let dataset = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
-    let dataset = dataset.expect("good rows");
+    let definition = Definition::new(&encoder);
+    let values = definition.rows(&encoder, &situations);
+    let dataset = Dataset::new(definition, values, labels).expect("good rows");
     let split = DatasetSplit::new(&dataset.labels, SplitShares::default(), 1);
     let options = TrainOptions { batch: 32, ..TrainOptions::default() };
     let trained = train(&dataset, &split, &options, 0, &mut |_| ControlFlow::Continue(()));

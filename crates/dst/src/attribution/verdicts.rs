@@ -175,8 +175,9 @@ pub(super) fn said(laid_out: &[(u32, Bucket)], served: &ServedTokens, len: usize
 
 fn cover(tokens: &mut [Bucket], served: &ServedTokens) {
     let mut at = 0;
-    let tiers = TIERS.into_iter().map(Bucket::served_by);
-    let parts = tiers.zip(served.tiers);
+    // In the order of `TIERS`.
+    let tiers = [Bucket::Device, Bucket::Host, Bucket::Disk, Bucket::Remote];
+    let parts = tiers.into_iter().zip(served.tiers);
     for (bucket, count) in parts.chain([(Bucket::LoadFailed, served.load_failed)]) {
         let end = (at + count as usize).min(tokens.len());
         tokens[at..end].fill(bucket);

@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use headstart_cache::tiers::PARTS_FROM;
-use headstart_core::transfer::{FoundPack, Pack, PartName, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{Pack, PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, IdentityDigest, Nanos, TenantTag};
 use headstart_selective::{NodeOptions, Nodes, Packs};
 
@@ -77,21 +77,6 @@ struct PackCandidate {
     order: Vec<u32>,
 }
 
-impl PackCandidate {
-    fn of_generation(self, generation: u32) -> Pack {
-        let (identity, tenant) = self.origin;
-        Pack {
-            name: Pack::name_of(&self.units, self.part, &self.order, generation),
-            units: self.units,
-            identity,
-            tenant,
-            part: self.part,
-            order: self.order,
-            generation,
-        }
-    }
-}
-
 /// Packs and nodes, with the queue of packs to make.
 pub(super) struct PackManager {
     pub(super) packs: Packs,
@@ -100,7 +85,7 @@ pub(super) struct PackManager {
     num_layers: usize,
     origins: HashMap<BlockHash, UnitOrigin>,
     queue: VecDeque<PackCandidate>,
-    under_way: Option<(TransferId, FoundPack)>,
+    under_way: Option<(TransferId, Pack)>,
     /// Units and a part of which a pack is gone. Another may be on its way, which is known by the
     /// next look.
     bare: Vec<(Vec<BlockHash>, u16)>,
@@ -167,29 +152,22 @@ impl PackManager {
         if self.queue.is_empty() {
             self.look_for_work(now);
         }
-        let Some(wanted) = self.queue.pop_front() else {
+        let Some(PackCandidate { units, origin, part, order }) = self.queue.pop_front() else {
             return;
         };
         // A pack is numbered at its turn: newer packs may have been found since it was queued.
-        let pack = wanted.of_generation(self.packs.next_generation());
-        let found = FoundPack {
-            name: pack.name,
-            units: pack.units.clone(),
-            part: pack.part,
-            order: pack.order.clone(),
-            generation: pack.generation,
-        };
+        let pack = Pack::new(units, part, order, self.packs.next_generation());
         // Without room the tokens count as unpacked, so that a later look finds them again.
         let Some(gone) = self.packs.room_for(&pack.units, pack.part, now) else {
-            self.unpacked(&found);
+            self.unpacked(&pack);
             return;
         };
         self.drop_for_room(&gone);
         let id = TransferId(self.next_id);
         self.next_id += 1;
-        self.under_way = Some((id, found));
+        self.under_way = Some((id, pack.clone()));
         let tier = PARTS_FROM;
-        transfers.push(Transfer::Pack { id, pack, tier });
+        transfers.push(Transfer::Pack { id, pack, origin, tier });
     }
 
     fn look_for_work(&mut self, now: Nanos) {
@@ -244,13 +222,13 @@ impl PackManager {
     /// from the folder, as a found unit without room is: nothing else counts its bytes. The
     /// replicas of a folder are those of one process, and have equal room; so it has none in any
     /// of them. After a restart with less room, or none, the packs of before go.
-    pub(super) fn found(&mut self, pack: FoundPack, now: Nanos) {
+    pub(super) fn found(&mut self, pack: Pack, now: Nanos) {
         self.add(pack, false, now);
     }
 
     /// One that is not what its name says is dropped. Those that it replaces are returned; they are
     /// dropped as well.
-    fn add(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
+    fn add(&mut self, pack: Pack, is_ours: bool, now: Nanos) -> Vec<Pack> {
         let is_rest = usize::from(pack.part) >= self.num_layers;
         let name = Pack::name_of(&pack.units, pack.part, &pack.order, pack.generation);
         // The name follows from the contents, so one that differs was damaged or made otherwise.
@@ -270,7 +248,7 @@ impl PackManager {
     }
 
     /// Units of a pack that is gone, which are in no other, are to be packed again.
-    fn uncovered(&mut self, gone: &FoundPack) {
+    fn uncovered(&mut self, gone: &Pack) {
         let views = self.packs.find(&gone.units, gone.part);
         let covered = views.iter().flat_map(|view| view.first_unit..view.first_unit + view.units);
         let covered: BTreeSet<usize> = covered.collect();
@@ -305,13 +283,13 @@ impl PackManager {
     }
 
     /// Drops these packs to make room; their units are packed again when they are wanted again.
-    fn drop_for_room(&mut self, gone: &[FoundPack]) {
+    fn drop_for_room(&mut self, gone: &[Pack]) {
         gone.iter().for_each(|pack| self.uncovered(pack));
         self.doom(gone);
     }
 
     /// Marks these packs as doomed: new prompts do not read them.
-    fn doom(&mut self, gone: &[FoundPack]) {
+    fn doom(&mut self, gone: &[Pack]) {
         self.doomed.extend(gone.iter().map(|pack| pack.name));
     }
 
@@ -345,7 +323,7 @@ impl PackManager {
         }
     }
 
-    fn unpacked(&mut self, pack: &FoundPack) {
+    fn unpacked(&mut self, pack: &Pack) {
         let layer = usize::from(pack.part).checked_sub(self.num_layers);
         if let (Some(nodes), Some(layer)) = (&mut self.nodes, layer) {
             nodes.unpacked(&pack.units, layer);
@@ -387,7 +365,7 @@ fn is_new(
 }
 
 /// The parts of units that a pack stands for: it holds some of their tokens.
-fn parts_of(pack: &FoundPack, unit_tokens: usize) -> Vec<PartName> {
+fn parts_of(pack: &Pack, unit_tokens: usize) -> Vec<PartName> {
     let units = pack.order.iter().map(|token| *token as usize / unit_tokens);
     let units: BTreeSet<usize> = units.collect();
     let part = pack.part;

@@ -124,11 +124,7 @@ impl Folder {
             Err(source) => return Err(FolderError::Io { path, source }),
         }
         let secret = drawn_secret();
-        let written = self.replace(SECRET, |mut file| {
-            writeln!(file, "{secret:016x}")?;
-            Ok(file)
-        });
-        match written {
+        match self.replace(SECRET, |file| writeln!(file, "{secret:016x}")) {
             Ok(_) => Ok(secret),
             Err(source) => Err(FolderError::Io { path, source }),
         }
@@ -142,9 +138,7 @@ impl Folder {
         self.replace(INDEX, |file| {
             // All saves use one key, so each needs a nonce of its own.
             let nonce = first(&random_key());
-            let mut file = file;
-            saved.write(&mut file, seal, nonce)?;
-            Ok(file)
+            saved.write(file, seal, nonce)
         })
     }
 
@@ -170,7 +164,11 @@ impl Folder {
     }
 
     /// Puts a new file in the place of an old one, at once. Returns its bytes.
-    fn replace(&self, name: &str, write: impl FnOnce(File) -> io::Result<File>) -> io::Result<u64> {
+    fn replace(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let new = self.path.join(format!("{name}.tmp"));
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", new.display()));
@@ -182,8 +180,8 @@ impl Folder {
         let mut options = OpenOptions::new();
         // Fails on a link that was put in this place, so nothing is written elsewhere.
         options.create_new(true).write(true).mode(PRIVATE_FILE);
-        let file = options.open(&new).map_err(named)?;
-        let placed = write(file).and_then(|file| {
+        let mut file = options.open(&new).map_err(named)?;
+        let placed = write(&mut file).and_then(|()| {
             // Forced to the disk before the rename, or a crash could leave the name with an empty
             // file.
             file.sync_all()?;

@@ -127,9 +127,9 @@ impl SavedIndex {
         let mut out = Vec::new();
         put_count(&mut out, self.runs.len())?;
         for run in &self.runs {
-            put(&mut out, run.block_size)?;
+            out.extend(run.block_size.to_le_bytes());
             put_count(&mut out, run.keys.len())?;
-            run.keys.iter().try_for_each(|key| put_u64(&mut out, key.0))?;
+            out.extend(run.keys.iter().flat_map(|key| key.0.to_le_bytes()));
         }
         put_count(&mut out, self.replicas.len())?;
         for replica in &self.replicas {
@@ -180,28 +180,22 @@ impl SavedIndex {
     }
 }
 
-fn put(out: &mut impl Write, number: u32) -> io::Result<()> {
-    out.write_all(&number.to_le_bytes())
-}
-
-fn put_u64(out: &mut impl Write, number: u64) -> io::Result<()> {
-    out.write_all(&number.to_le_bytes())
-}
-
-fn put_count(out: &mut impl Write, count: usize) -> io::Result<()> {
+fn put_count(out: &mut Vec<u8>, count: usize) -> io::Result<()> {
     let count = u32::try_from(count).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    put(out, count)
+    out.extend(count.to_le_bytes());
+    Ok(())
 }
 
-fn put_text(out: &mut impl Write, text: &str) -> io::Result<()> {
+fn put_text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     put_count(out, text.len())?;
-    out.write_all(text.as_bytes())
+    out.extend(text.as_bytes());
+    Ok(())
 }
 
-fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
+fn put_replica(out: &mut Vec<u8>, replica: &SavedReplica) -> io::Result<()> {
     put_text(out, &replica.endpoint)?;
     put_count(out, replica.models.len())?;
     replica.models.iter().try_for_each(|model| put_text(out, model))?;
@@ -212,35 +206,35 @@ fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
             Attention::Window { tokens } => (1, tokens),
             Attention::State => (2, 0),
         };
-        out.write_all(&[group.index, kind])?;
-        put(out, window)?;
-        put(out, group.lookahead)?;
-        put(out, *block_size)?;
+        out.extend([group.index, kind]);
+        for number in [window, group.lookahead, *block_size] {
+            out.extend(number.to_le_bytes());
+        }
     }
     put_count(out, replica.held.places.len())?;
     replica.held.places.iter().try_for_each(|place| put_place(out, place))
 }
 
-fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
+fn put_place(out: &mut Vec<u8>, place: &PlaceDump) -> io::Result<()> {
     let tier = match place.tier {
         Tier::Device => 0,
         Tier::Host => 1,
         Tier::Disk => 2,
         Tier::Remote => 3,
     };
-    out.write_all(&[place.group, tier])?;
+    out.extend([place.group, tier]);
     // A doubt of 584 years must not become the mark for no doubt.
     let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(CONFIRMED - 1);
-    put_u64(out, place.doubtful_for.map_or(CONFIRMED, nanos))?;
+    out.extend(place.doubtful_for.map_or(CONFIRMED, nanos).to_le_bytes());
     // Blocks of a prompt lie in a row, so most blocks cost one handle and no position.
     let is_next =
         |a: &BlockDump, b: &BlockDump| (b.run, Some(b.offset)) == (a.run, a.offset.checked_add(1));
     put_count(out, place.blocks.chunk_by(is_next).count())?;
     for row in place.blocks.chunk_by(is_next) {
-        put(out, row[0].run)?;
-        put(out, row[0].offset)?;
+        out.extend(row[0].run.to_le_bytes());
+        out.extend(row[0].offset.to_le_bytes());
         put_count(out, row.len())?;
-        row.iter().try_for_each(|block| put_u64(out, block.handle))?;
+        out.extend(row.iter().flat_map(|block| block.handle.to_le_bytes()));
     }
     Ok(())
 }

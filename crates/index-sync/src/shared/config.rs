@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId};
-use headstart_router::index::reference::ledger::DepartedHandles;
+use headstart_router::index::ledger::DepartedHandles;
 
 use crate::clock::{Clock, unix_seconds};
 

@@ -9,7 +9,7 @@
 
 use headstart_core::{CacheEvent, Nanos};
 use headstart_router::index::Update;
-use headstart_router::index::reference::ledger::Ledger;
+use headstart_router::index::ledger::Ledger;
 use redis::RedisResult;
 
 use super::SyncContext;

@@ -3,9 +3,6 @@
 /// Values that an [`Errors`] keeps for its percentiles: the latest.
 const KEPT: usize = 1_024;
 
-/// Bins of the calibration of a probability.
-const BINS: usize = 10;
-
 /// Errors of a prediction, in its unit: predicted less actual.
 #[derive(Clone, Debug, Default)]
 pub struct Errors {
@@ -62,36 +59,6 @@ pub struct Outlook {
     pub cached_tokens: Errors,
     /// Time to the first token, seconds.
     pub ttft_s: Errors,
-    bins: [(u64, f64, u64); BINS],
-}
-
-impl Outlook {
-    /// Adds whether a conversation went on that was predicted to with probability `p`.
-    pub fn continued(&mut self, p: f64, went_on: bool) {
-        if (0.0..=1.0).contains(&p) {
-            // A probability of exactly 1 belongs to the last bin.
-            let bin = ((p * BINS as f64) as usize).min(BINS - 1);
-            let (count, sum, on) = &mut self.bins[bin];
-            *count += 1;
-            *sum += p;
-            *on += u64::from(went_on);
-        }
-    }
-
-    /// Expected calibration error of the predicted continuations: the mean distance of what was
-    /// predicted from what came, over ten bins; none before the first.
-    #[must_use]
-    pub fn calibration_error(&self) -> Option<f64> {
-        let all: u64 = self.bins.iter().map(|bin| bin.0).sum();
-        let off = |&(_, sum, on): &(u64, f64, u64)| (sum - on as f64).abs();
-        (all > 0).then(|| self.bins.iter().map(off).sum::<f64>() / all as f64)
-    }
-
-    /// Per tenth of the predicted probability: how many, the mean predicted, the share that came.
-    pub fn calibration(&self) -> impl Iterator<Item = (u64, f64, f64)> + '_ {
-        let filled = self.bins.iter().filter(|bin| bin.0 > 0);
-        filled.map(|&(count, sum, on)| (count, sum / count as f64, on as f64 / count as f64))
-    }
 }
 
 #[cfg(test)]
@@ -113,21 +80,5 @@ mod tests {
             errors.add(1.0, 0.0);
         }
         assert_eq!(errors.absolute(0.9), 1.0, "only the latest count");
-    }
-
-    #[test]
-    fn calibration_is_what_came_against_what_was_said() {
-        let mut outlook = Outlook::default();
-        assert_eq!(outlook.calibration_error(), None);
-        for round in 0..10 {
-            outlook.continued(0.75, round < 5);
-            outlook.continued(0.15, false);
-        }
-        outlook.continued(f64::NAN, true);
-        let bins: Vec<_> = outlook.calibration().collect();
-        assert_eq!(bins.len(), 2);
-        assert_eq!((bins[1].0, bins[1].2), (10, 0.5));
-        let error = outlook.calibration_error().expect("there are some");
-        assert!((error - 0.2).abs() < 1e-9, "{error}");
     }
 }

@@ -191,23 +191,31 @@ impl WordSpans {
 
 type Detector = fn(&PromptAlignment<'_>) -> Option<WordSpans>;
 
+/// A kind of value that changes from request to request.
+struct ChangingValue {
+    /// Whether a change of the value explains all that changed in a region.
+    explains: fn(&PromptAlignment<'_>, &Region) -> bool,
+    whole: WholeValue,
+}
+
 /// A detector of a cause.
 struct DetectorRow {
     cause: Cause,
     find: Detector,
-    /// Whether what it finds sits in one place of every prompt.
+    /// Whether its finding sits in one place of every prompt.
     is_placed: bool,
+    value: Option<ChangingValue>,
 }
 
-/// In order of precedence. White space has no words; it is asked before these. What only looks
-/// like another order is asked last.
+/// In order of precedence. White space has no words; its detector runs before these. Detectors of
+/// differences that only look like another order run last.
 const DETECTORS: &[DetectorRow] = &[
     anywhere(Cause::Seam, joint::find),
     anywhere(Cause::JsonKeys, json_keys::find),
     anywhere(Cause::ToolOrder, tool_order::find),
     anywhere(Cause::DocumentOrder, document_order::find),
-    placed(Cause::Clock, clock::find),
-    placed(Cause::Nonce, nonce::find),
+    value(Cause::Clock, clock::find, clock::is_clock, clock::whole),
+    value(Cause::Nonce, nonce::find, nonce::is_nonce, nonce::whole),
     anywhere(Cause::Thinking, thinking::find),
     anywhere(Cause::Template, template::find),
     anywhere(Cause::Trimmed, trimmed::find),
@@ -218,11 +226,29 @@ const DETECTORS: &[DetectorRow] = &[
 ];
 
 const fn anywhere(cause: Cause, find: Detector) -> DetectorRow {
-    DetectorRow { cause, find, is_placed: false }
+    DetectorRow { cause, find, is_placed: false, value: None }
 }
 
 const fn placed(cause: Cause, find: Detector) -> DetectorRow {
-    DetectorRow { cause, find, is_placed: true }
+    DetectorRow { cause, find, is_placed: true, value: None }
+}
+
+/// A row for a value that changes: it also explains changes in front of another value, and in
+/// front of parts in another order.
+const fn value(
+    cause: Cause,
+    find: Detector,
+    explains: fn(&PromptAlignment<'_>, &Region) -> bool,
+    whole: WholeValue,
+) -> DetectorRow {
+    let value = Some(ChangingValue { explains, whole });
+    DetectorRow { cause, find, is_placed: true, value }
+}
+
+/// Whether a value that changes explains all that changed in a region.
+fn is_changed_value(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
+    let mut values = DETECTORS.iter().filter_map(|row| row.value.as_ref());
+    values.any(|value| (value.explains)(aligned, region))
 }
 
 /// The first cause that explains where two prompts part.
@@ -246,12 +272,6 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     found.or_else(|| find_before_an_order(aligned))
 }
 
-/// Causes of values, with whether they explain changes, and the whole of a changed value.
-type ValueDetector = (Cause, fn(&PromptAlignment<'_>, &Region) -> bool, WholeValue);
-
-const VALUES: [ValueDetector; 2] =
-    [(Cause::Clock, clock::is_clock, clock::whole), (Cause::Nonce, nonce::is_nonce, nonce::whole)];
-
 /// Most changes of a value in front of another order.
 const VALUE_CHANGES: usize = 16;
 
@@ -262,7 +282,10 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     // The most changes first: a time may change in several words, and all of them must go.
     (1..=most).rev().find_map(|count| {
         let region = Region { changes: 0..count, agrees: 0 };
-        let (cause, _, whole) = VALUES.iter().find(|value| value.1(aligned, &region))?;
+        let (cause, value) = DETECTORS.iter().find_map(|row| {
+            let value = row.value.as_ref()?;
+            (value.explains)(aligned, &region).then_some((row.cause, value))
+        })?;
         let behind = aligned.without_first(count);
         let is_order = |cause: &Cause| {
             let orders = [Cause::JsonKeys, Cause::ToolOrder, Cause::DocumentOrder];
@@ -271,9 +294,9 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
         let mut orders = DETECTORS.iter().filter(|row| is_order(&row.cause));
         let also = orders.find(|row| (row.find)(&behind).is_some())?.cause;
         let (old, new) = aligned.span(&region);
-        let spans = WordSpans { old, new }.widened(aligned, *whole);
+        let spans = WordSpans { old, new }.widened(aligned, value.whole);
         let place = divergence::place(&aligned.new[..spans.new.start]);
-        Some(Evidence { also: Some(also), ..evidence(aligned, *cause, spans, place) })
+        Some(Evidence { also: Some(also), ..evidence(aligned, cause, spans, place) })
     })
 }
 

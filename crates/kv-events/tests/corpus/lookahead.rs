@@ -2,8 +2,9 @@
 //! says it holds (`tools/kv_events/lookahead.py`).
 
 use headstart_core::{Nanos, ReplicaId, TokenId};
+use headstart_dst::index::ReferenceIndex;
 use headstart_kv_events::decode_batch;
-use headstart_router::index::{Overlaps, ReferenceIndex, RunIndex, Update};
+use headstart_router::index::{Overlaps, RunIndex, Update};
 use headstart_router::{PrefixIndex, Prompt};
 
 /// A message per line, or a prompt and how many tokens of it are found.

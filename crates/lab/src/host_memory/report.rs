@@ -3,11 +3,12 @@
 mod json;
 mod table;
 
-use headstart_core::stats::{HitCount, Summary};
-use headstart_sim::wild::published::{
+use crate::host_memory::cell::WildMeasurements;
+use crate::host_memory::published::{
     BASELINES, Gain, OVER_BEST, OVER_OTHERS, QTTFT, RangePosition,
 };
-use headstart_sim::wild::{WildMeasurements, WildModel};
+use headstart_core::stats::{HitCount, Summary};
+use headstart_sim::wild::WildModel;
 
 pub(crate) use json::json_lines;
 pub(crate) use table::table;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -13,8 +13,8 @@ use headstart_engine::importance::{ImportanceConfig, PackingOptions, PartialLoad
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::{Engine, LanguageModel, Output, Submit};
 use headstart_selective::{GuardCounts, GuardOptions, Merge, NodeOptions};
-use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::{DiskStats, unix_seconds};
+use headstart_store::line::Rate;
 use headstart_store::record::Exactness;
 use headstart_store::tiered::{Lifetimes, PartsConfig, StoreConfig};
 use headstart_store::{DiskOptions, TieredStore};
@@ -167,7 +167,7 @@ impl ImportanceArmSettings<'_> {
 pub(super) struct ImportanceArm {
     engine: Engine,
     pulse: Pulse,
-    meter: Arc<Meter>,
+    num_under_way: Arc<AtomicUsize>,
     disk: Arc<DiskStats>,
     /// Whether the disk is as fast as it can: while nothing is measured.
     is_lifted: Arc<AtomicBool>,
@@ -250,7 +250,7 @@ impl ImportanceArm {
             _ => LoadWhen::Always,
         };
         let tiers = disk.tiers(&store, setting.units() + 4, load);
-        let (meter, stats, is_lifted) = (disk.meter, disk.stats, disk.is_lifted);
+        let (num_under_way, stats, is_lifted) = (disk.num_under_way, disk.stats, disk.is_lifted);
         let store = TieredStore::new(store, vec![disk.below], waker)?;
         let engine = setting.engine().with_tiers(tiers, Box::new(store));
         Ok(Self {
@@ -260,7 +260,7 @@ impl ImportanceArm {
                 engine
             },
             pulse,
-            meter,
+            num_under_way,
             disk: stats,
             is_lifted,
             last_id: 0,
@@ -370,10 +370,8 @@ impl ImportanceArm {
             } else {
                 self.engine.step(now).is_empty
             };
-            // The meter sees requests that the engine has given to the disk and not got back.
-            let counts = self.meter.counts();
-            let kinds = [counts.gets, counts.parts, counts.puts];
-            let under_way: u64 = kinds.iter().map(|kind| kind.under_way()).sum();
+            // Requests that the engine has given to the disk and not got back.
+            let under_way = self.num_under_way.load(Ordering::Relaxed);
             let is_idle = self.engine.is_idle() && self.packs().1 == 0;
             let is_still = is_empty && is_idle && under_way == 0 && self.writes() == 0;
             still = if is_still { still + 1 } else { 0 };

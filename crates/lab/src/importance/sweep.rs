@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use headstart_engine::importance::PartialLoadTally;
 use headstart_engine::kv::Dtype;
 use headstart_selective::{Merge, bound};
-use headstart_store::decorate::Rate;
-use headstart_terminal::TaskProgress;
+use headstart_store::line::Rate;
+use headstart_terminal::{Progress, TaskProgress};
 
 use super::arm::{AnswerMeasurement, FullComputeComparison, ImportanceArm, ImportanceArmSettings};
 use super::state::DiskStateFolder;

@@ -1,7 +1,7 @@
 //! Arms by name: a policy with options, or one of three that are `lpc` and a predictor.
 
+use crate::prediction::experiment::{Arm, PredictionSource};
 use headstart_cache::policy::{self, Setting};
-use headstart_sim::experiment::{Arm, PredictionSource};
 
 /// The arms that are compared where none is named.
 pub(crate) const DEFAULT_ARMS: &str = "lru,s3fifo,wa,turn-only,lpc,oracle";

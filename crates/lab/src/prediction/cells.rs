@@ -1,9 +1,9 @@
 //! The cells of an experiment, run on several threads.
 
+use crate::prediction::chat::Replica;
+use crate::prediction::experiment::{Arm, Traffic};
 use anyhow::Result;
 use headstart::parts::parallel;
-use headstart_sim::chat::Replica;
-use headstart_sim::experiment::{Arm, Traffic};
 
 use super::report::RunMeasurements;
 

@@ -1,9 +1,9 @@
 //! The simulated engine from flags.
 
+use crate::prediction::chat::Replica;
 use anyhow::Result;
 use clap::Args;
 use headstart_core::{CostModel, UsageError};
-use headstart_sim::chat::Replica;
 use headstart_sim::cost::qwen3_32b_fp8_on_h100;
 
 /// The engine of the study, by name.

@@ -1,8 +1,8 @@
 //! The grid of runs: the points of each sweep. A run is done once, even if several sweeps show it.
 
+use crate::prediction::experiment::{Arm, CHARGE_TOKENS, PredictionSource};
+use crate::prediction::noise::NoiseChannel;
 use clap::ValueEnum;
-use headstart_sim::experiment::{Arm, CHARGE_TOKENS, PredictionSource};
-use headstart_sim::noise::NoiseChannel;
 use headstart_trace::synth::Gap;
 
 use super::arms::{Predicting, arm};

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use crate::prediction::chat::{Head, Script, ScriptedConversation, ScriptedTurn};
 use anyhow::{Context, Result, bail, ensure};
 use headstart_core::{Nanos, Probability};
-use headstart_sim::chat::{Head, Script, ScriptedConversation, ScriptedTurn};
 use serde::Deserialize;
 
 /// The first field of a record's first line.

@@ -10,9 +10,9 @@ mod published;
 mod table;
 mod winner;
 
-use headstart_sim::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
-use headstart_sim::experiment::PredictionSource;
-use headstart_sim::workload::ChatWorkload;
+use crate::prediction::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
+use crate::prediction::experiment::PredictionSource;
+use crate::prediction::workload::ChatWorkload;
 
 pub(crate) use csv::csv;
 pub(crate) use html::page;
@@ -195,9 +195,9 @@ fn signed(rate: f64) -> String {
 #[cfg(test)]
 mod testing {
     use super::*;
+    use crate::prediction::experiment::Arm;
     use crate::prediction::grid::Grid;
-    use headstart_sim::experiment::Arm;
-    use headstart_sim::workload::WORKLOADS;
+    use crate::prediction::workload::WORKLOADS;
 
     /// A report on LMSys with these arms, sizes and hit rates per seed.
     pub(super) fn report(cells: &[(&str, u32, &[f64])]) -> ExperimentReport {

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::prediction::chat::{Head, ScriptedConversation, ScriptedTurn};
+use crate::prediction::experiment::UntimedConversation;
 use anyhow::{Context, Result, anyhow};
 use headstart_predict::{ContinuationModel, Predictor, Situation, encoder};
 use headstart_prompt::{SpecialTokensIn, Tokenizer};
-use headstart_sim::chat::{Head, ScriptedConversation, ScriptedTurn};
-use headstart_sim::experiment::UntimedConversation;
 use headstart_trace::format::conversation::{self, Role};
 
 use headstart::parts::read_model;

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::prediction::chat::Pacing;
+use crate::prediction::chat::script::CONVERSATIONS_MAX;
+use crate::prediction::experiment::{SECONDS, SLOTS, Traffic, UntimedConversation};
+use crate::prediction::workload::{ChatWorkload, Seeds, WORKLOADS};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_core::figures::counted;
 use headstart_core::{Probability, UsageError};
 use headstart_predict::TurnPrior;
-use headstart_sim::chat::Pacing;
-use headstart_sim::chat::script::CONVERSATIONS_MAX;
-use headstart_sim::experiment::{SECONDS, SLOTS, Traffic, UntimedConversation};
-use headstart_sim::workload::{ChatWorkload, Seeds, WORKLOADS};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::Gap;
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -9,8 +10,8 @@ use headstart_cache::tiers::LoadWhen;
 use headstart_core::{Nanos, Rng, TokenId};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::{Engine, LanguageModel, Output, Submit};
-use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::unix_seconds;
+use headstart_store::line::Rate;
 use headstart_store::tiered::{Lifetimes, StoreConfig};
 use headstart_store::{DiskOptions, TieredStore};
 
@@ -78,7 +79,7 @@ impl TierArmSettings<'_> {
 pub(super) struct TierArm {
     engine: Engine,
     pulse: Pulse,
-    meter: Arc<Meter>,
+    num_under_way: Arc<AtomicUsize>,
     prefix: Vec<TokenId>,
     /// Whether it is on the disk.
     knows_prefix: bool,
@@ -116,13 +117,13 @@ impl TierArm {
         // The folder holds one prefix only, so enough units mean that it is stored.
         let knows_prefix = disk.below.found.len() * UNIT_TOKENS >= setting.prefix_tokens;
         let tiers = disk.tiers(&store, setting.units() + 1, setting.load);
-        let meter = disk.meter;
+        let num_under_way = disk.num_under_way;
         let store = TieredStore::new(store, vec![disk.below], waker)?;
         let vocab = setting.model.config.vocab;
         Ok(Self {
             engine: setting.engine().with_tiers(tiers, Box::new(store)),
             pulse,
-            meter,
+            num_under_way,
             prefix: tokens(0, setting.prefix_tokens, vocab),
             knows_prefix,
             vocab,
@@ -212,8 +213,7 @@ impl TierArm {
         let began = Instant::now();
         loop {
             self.engine.look_round(self.now());
-            let counts = self.meter.counts();
-            let is_still = counts.gets.under_way() + counts.puts.under_way() == 0;
+            let is_still = self.num_under_way.load(Relaxed) == 0;
             // Reads that came too late must not take bandwidth from the next prompt.
             if is_still && self.stored()? >= stored_before + new {
                 self.engine.check();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use headstart_cache::tiers::LoadWhen;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
-use headstart_store::decorate::Rate;
-use headstart_terminal::TaskProgress;
+use headstart_store::line::Rate;
+use headstart_terminal::{Progress, TaskProgress};
 
 use super::arm::{BenchPrompt, PromptMeasurement, TierArm, TierArmSettings};
 use super::models::NamedModel;

@@ -12,7 +12,7 @@
 
 use headstart_core::Rng;
 
-use super::adam::{Adam, OptimizerRates};
+use super::adam::Adam;
 use super::{DenseLayer, Mlp, sigmoid};
 use crate::kernel::{AccumulationMode, LeftOperand, product};
 
@@ -98,29 +98,22 @@ impl TrainingNetwork {
     }
 
     /// One step; the loss before it.
-    pub(crate) fn step(
-        &mut self,
-        batch: &ExampleBatch<'_>,
-        rate: OptimizerRates,
-        rng: &mut Rng,
-    ) -> f64 {
+    pub(crate) fn step(&mut self, batch: &ExampleBatch<'_>, rate: f32, rng: &mut Rng) -> f64 {
         let n = batch.targets.len();
         let masks = [(); 2].map(|()| drop_mask(n * self.shape.hidden, self.shape.dropout, rng));
         let (loss, gradients, output) = self.gradients(batch, masks, Statistics::Update);
         self.steps += 1;
         let step = self.steps;
-        // Decay pulls towards 0, which suits weights and not a bias or a gain.
-        let no_decay = OptimizerRates { decay: 0.0, ..rate };
         for (layer, [linear, normal]) in self.hidden.iter_mut().zip(gradients) {
             let [weight, bias, gain, shift] = &mut layer.adam;
             weight.step(&mut layer.linear.weight, &linear.weight, step, rate);
-            bias.step(&mut layer.linear.bias, &linear.bias, step, no_decay);
-            gain.step(&mut layer.gain, &normal.weight, step, no_decay);
-            shift.step(&mut layer.shift, &normal.bias, step, no_decay);
+            bias.step(&mut layer.linear.bias, &linear.bias, step, rate);
+            gain.step(&mut layer.gain, &normal.weight, step, rate);
+            shift.step(&mut layer.shift, &normal.bias, step, rate);
         }
         let [weight, bias] = &mut self.output_adam;
         weight.step(&mut self.output.weight, &output.weight, step, rate);
-        bias.step(&mut self.output.bias, &output.bias, step, no_decay);
+        bias.step(&mut self.output.bias, &output.bias, step, rate);
         loss
     }
 
@@ -404,36 +397,10 @@ mod tests {
         }
     }
 
-    /// From one state, a step with decay and one without differ in the weights alone.
-    #[test]
-    fn decay_acts_on_weights_alone() {
-        let mut rng = Rng::new(4);
-        let mut start = TrainingNetwork::new(SHAPE, &mut rng);
-        let rows = random(&mut rng, 12 * SHAPE.width);
-        let targets: Vec<bool> = (0..12).map(|_| rng.below(2) == 0).collect();
-        let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
-        // All parameters differ from 0, so decay would change any of them.
-        for values in parameters(&mut start) {
-            values.fill(0.5);
-        }
-        let [mut plain, mut decayed] = [0.0, 0.5].map(|decay| {
-            let mut network = start.clone();
-            let rate = OptimizerRates { learning: 0.01, decay };
-            network.step(&batch, rate, &mut Rng::new(1));
-            network
-        });
-        let pairs = parameters(&mut plain).into_iter().zip(parameters(&mut decayed));
-        let differ: Vec<bool> = pairs.map(|(one, other)| one != other).collect();
-        // Weight, bias, gain and shift of two hidden layers; weight and bias of the last one.
-        let hidden = [true, false, false, false];
-        assert_eq!(differ, [&hidden[..], &hidden, &[true, false]].concat());
-    }
-
     #[test]
     fn folding_keeps_what_the_running_statistics_give() {
         let mut rng = Rng::new(9);
         let mut network = TrainingNetwork::new(SHAPE, &mut rng);
-        let rate = OptimizerRates { learning: 0.01, decay: 0.0 };
         let raw = random(&mut rng, 64 * SHAPE.width);
         let scaling =
             Scaling { mean: vec![0.3, -0.2, 0.0, 1.0, 0.5], scale: vec![2.0, 0.5, 0.0, 1.0, 3.0] };
@@ -444,7 +411,7 @@ mod tests {
         let targets: Vec<bool> = (0..64).map(|_| rng.below(2) == 0).collect();
         let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
         for _ in 0..50 {
-            network.step(&batch, rate, &mut rng);
+            network.step(&batch, 0.01, &mut rng);
         }
         // By the definition: normalise with the running statistics, layer by layer.
         let mut x = rows.clone();
@@ -474,8 +441,7 @@ mod tests {
         let rows = random(&mut rng, 100 * SHAPE.width);
         let targets: Vec<bool> = rows.chunks(SHAPE.width).map(|row| row[0] > 0.0).collect();
         let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
-        let rate = OptimizerRates { learning: 0.01, decay: 0.0 };
-        let losses: Vec<f64> = (0..300).map(|_| network.step(&batch, rate, &mut rng)).collect();
+        let losses: Vec<f64> = (0..300).map(|_| network.step(&batch, 0.01, &mut rng)).collect();
         assert!(losses[299] < 0.1 && losses[0] > 0.5, "{losses:?}");
     }
 }

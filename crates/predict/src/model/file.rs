@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::features::Parts;
     use crate::text::TextOptions;
-    use headstart_core::{Probability, Rng};
+    use headstart_core::Rng;
 
     fn model() -> ContinuationModel {
         let mut rng = Rng::new(3);
@@ -172,7 +172,7 @@ mod tests {
             let mut draw = |len: usize| (0..len).map(|_| rng.next_f64() as f32 - 0.5).collect();
             DenseLayer { weight: draw(inputs * outputs), bias: draw(outputs) }
         };
-        let mut prior = TurnPrior::with_base(Probability::EVEN);
+        let mut prior = TurnPrior::new();
         (0..100).for_each(|round| prior.observe(round % 7, round % 3 == 0));
         ContinuationModel {
             definition: Definition {

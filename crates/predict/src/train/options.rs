@@ -20,8 +20,6 @@ pub struct TrainOptions {
     pub members: usize,
     /// Adam's.
     pub learning_rate: f32,
-    /// Decay of the weights, apart from the gradient; 0 as published.
-    pub weight_decay: f32,
 }
 
 impl TrainOptions {
@@ -40,7 +38,6 @@ impl Default for TrainOptions {
             epochs: 20,
             members: 3,
             learning_rate: 5e-4,
-            weight_decay: 0.0,
         }
     }
 }

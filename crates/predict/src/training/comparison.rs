@@ -1,18 +1,15 @@
 //! A trained model and the turn count alone, side by side on the same turns.
 
-use std::collections::HashMap;
-
-use headstart_core::{Probability, Rng};
+use headstart_core::Probability;
 
 use super::results::Lift;
+use crate::bootstrap::ConversationCounts;
+use crate::evaluate::scores_by;
 use crate::metrics::Confusion;
-use crate::{ContinuationModel, Dataset, DatasetSplit, Scores, scores_by};
+use crate::{ContinuationModel, Dataset, DatasetSplit, Scores};
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 1_000;
-
-/// Of the draws, outside of the interval on each side: 95 % are within.
-const TAIL: f64 = 0.025;
 
 /// Predictions of the model and of the turn count for each turn of a data set.
 pub(super) struct Evaluation<'a> {
@@ -82,58 +79,43 @@ impl<'a> Evaluation<'a> {
     /// bootstrap draws conversations with all their turns and both predictions, so the gain is over
     /// the same turns.
     fn lift(&self, part: &[usize], model: &Scores, turns: &Scores) -> Lift {
-        let mut places: HashMap<u64, usize> = HashMap::new();
-        let mut conversations: Vec<[Confusion; 2]> = Vec::new();
+        let mut counts = ConversationCounts::default();
         for &at in part {
             let label = self.data.labels[at];
             // A turn of unknown outcome can be neither right nor wrong.
             let Some(continued) = label.outcome.continued() else {
                 continue;
             };
-            // Turns of one conversation depend on each other, so they are drawn together.
-            let place = *places.entry(label.conversation).or_insert_with(|| {
-                conversations.push(Default::default());
-                conversations.len() - 1
-            });
-            let [of_model, of_turns] = &mut conversations[place];
+            let [of_model, of_turns] = counts.of(label.conversation);
             let says = |p: f32, threshold: f64| f64::from(p) >= threshold;
             of_model.count(says(self.model_says[at], model.threshold), continued, 1);
             of_turns.count(says(self.turns_say[at], turns.threshold), continued, 1);
         }
-        interval(&conversations, self.seed)
+        lift(&counts, self.seed)
     }
 }
 
-/// The difference of MCC over all, and the interval of it over draws of as many conversations.
-fn interval(conversations: &[[Confusion; 2]], seed: u64) -> Lift {
-    let difference = |picked: &mut dyn Iterator<Item = usize>| {
-        let mut sums = [Confusion::default(); 2];
-        for at in picked {
-            for (sum, one) in sums.iter_mut().zip(&conversations[at]) {
-                sum.add(one);
-            }
-        }
-        sums[0].mcc() - sums[1].mcc()
-    };
-    let count = conversations.len();
-    let mcc = difference(&mut (0..count));
-    // An empty part has no interval, and drawing from it would panic.
-    if count == 0 {
-        let (low, high) = (mcc, mcc);
-        return Lift { mcc, low, high };
-    }
-    let mut rng = Rng::new(seed);
-    let mut draw = || difference(&mut std::iter::repeat_with(|| rng.below(count)).take(count));
-    let mut draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
-    draws.sort_by(f64::total_cmp);
-    // The same number of draws is cut off at both ends.
-    let tail = (DRAWS as f64 * TAIL) as usize;
-    Lift { mcc, low: draws[tail], high: draws[DRAWS - 1 - tail] }
+/// The difference of MCC over all, and its interval; that alone where there is nothing to draw.
+fn lift(counts: &ConversationCounts<2>, seed: u64) -> Lift {
+    let difference = |[model, turns]: [Confusion; 2]| model.mcc() - turns.mcc();
+    let mcc = difference(counts.sums());
+    let (low, high) = counts.interval(DRAWS, seed, difference).unwrap_or((mcc, mcc));
+    Lift { mcc, low, high }
 }
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::Rng;
+
     use super::*;
+
+    fn of_pairs(pairs: impl IntoIterator<Item = [Confusion; 2]>) -> ConversationCounts<2> {
+        let mut counts = ConversationCounts::default();
+        for (conversation, pair) in (0..).zip(pairs) {
+            *counts.of(conversation) = pair;
+        }
+        counts
+    }
 
     fn counts(hits: u64, misses: u64) -> Confusion {
         Confusion {
@@ -147,8 +129,8 @@ mod tests {
     #[test]
     fn the_interval_is_of_the_pair_and_not_of_each() {
         // Both err wherever the other does: however much each varies, the difference is 0.
-        let same: Vec<_> = (0..50).map(|at| [counts(at % 7, at % 3); 2]).collect();
-        let lift = interval(&same, 1);
+        let same = (0..50).map(|at| [counts(at % 7, at % 3); 2]);
+        let lift = lift(&of_pairs(same), 1);
         assert_eq!((lift.mcc, lift.low, lift.high), (0.0, 0.0, 0.0));
     }
 
@@ -165,9 +147,9 @@ mod tests {
                 }
                 confusion
             };
-            let pairs: Vec<_> = (0..count).map(|_| [judge(0.8), judge(0.6)]).collect();
+            let pairs = (0..count).map(|_| [judge(0.8), judge(0.6)]);
             // Right in 0.8 and 0.6 of both classes: MCC 0.6 and 0.2.
-            let lift = interval(&pairs, 7);
+            let lift = lift(&of_pairs(pairs), 7);
             assert!(lift.low <= lift.mcc && lift.mcc <= lift.high, "{lift:?}");
             assert!(lift.low <= 0.4 && 0.4 <= lift.high, "{lift:?}");
             widths.push(lift.high - lift.low);

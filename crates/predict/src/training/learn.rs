@@ -9,7 +9,7 @@ use super::comparison::Evaluation;
 use super::host::{StageWork, TrainingHost};
 use super::material::Material;
 use super::parameters::TrainingParameters;
-use super::results::{Elsewhere, InputFacts, OfSeed, PhaseTimes, SplitCounts, TrainReport};
+use super::results::{Elsewhere, InputFacts, OfSeed, PhaseTimes, TrainReport};
 use crate::{
     ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Epoch, EvaluationReport,
     LearningCurvePoint, Scores, SplitShares, TrainOptions, TrainingResult, learning_curve,
@@ -169,11 +169,7 @@ impl Learner<'_> {
             model: parameters.output.as_deref().map(shown_name),
             seed: parameters.seed,
             is_shuffled: parameters.shuffle_labels,
-            parts: SplitCounts {
-                train: found.train,
-                validation: found.validation,
-                test: found.test,
-            },
+            parts: found.parts,
             unknown: found.unknown,
             train: evaluation.of_model(&split.train),
             validation: evaluation.of_model(&split.validation),

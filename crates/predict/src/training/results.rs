@@ -4,7 +4,8 @@
 
 use serde::Serialize;
 
-use crate::{Counts, Definition, Epoch, LearningCurvePoint, Scores};
+use crate::report::SplitCounts;
+use crate::{Definition, Epoch, LearningCurvePoint, Scores};
 
 /// A trained classifier and how good it is.
 #[derive(Debug, Serialize)]
@@ -66,17 +67,6 @@ pub struct InputFacts {
     pub unknown: usize,
     /// Further remarks, one sentence each.
     pub remarks: Vec<String>,
-}
-
-/// Split of the turns into parts.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct SplitCounts {
-    /// For the weights.
-    pub train: Counts,
-    /// For checkpoint and threshold.
-    pub validation: Counts,
-    /// For the report.
-    pub test: Counts,
 }
 
 /// A difference of MCC, with the 95 % interval of a bootstrap over conversations.

@@ -1,10 +1,7 @@
 //! One JSON object, with names that stay.
 
-use headstart_analysis::results::{
-    Amount, Analysis, FindingRow, MemoryEstimate, Own, WaterfallStep,
-};
+use headstart_analysis::results::{Analysis, MemoryEstimate, Own, WaterfallStep};
 use headstart_analysis::traffic::LoggedTokenCounts;
-use headstart_trace::characterize::report::CurvePoint;
 use serde_json::{Value, json};
 
 use super::characterization::characterization;
@@ -39,7 +36,7 @@ pub fn json(analysis: &Analysis) -> Value {
             "distinct_blocks": ideal.distinct_blocks,
             "never_reused_share": ideal.never_reused_share,
         },
-        "curve": curve(analysis),
+        "curve": analysis.characterization.curve,
         "knee": knee(analysis),
         "routing": {
             "replicas": analysis.routing.replicas,
@@ -58,7 +55,7 @@ pub fn json(analysis: &Analysis) -> Value {
             "order_free_tokens": tokens,
             "share": share(tokens),
         })),
-        "findings": analysis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": analysis.findings,
         "unnamed": analysis.unnamed.as_ref().map(|unnamed| json!({
             "tokens": analysis.unnamed_tokens(),
             "share": share(analysis.unnamed_tokens()),
@@ -106,14 +103,12 @@ fn logged_counts(counts: &LoggedTokenCounts) -> Option<Value> {
 }
 
 fn memory(analysis: &Analysis) -> Value {
-    let parts = analysis.kept.iter();
-    let parts = parts.map(|kept| fields!(*kept => what, bytes, bytes_max, lost));
     let sum = |of: fn(&MemoryEstimate) -> u64| analysis.kept.iter().map(of).sum::<u64>();
     json!({
         "kept_bytes": sum(|kept| kept.bytes),
         "kept_bytes_max": sum(|kept| kept.bytes_max),
         "peak_bytes": analysis.peak_bytes,
-        "parts": parts.collect::<Vec<_>>(),
+        "parts": analysis.kept,
     })
 }
 
@@ -144,37 +139,13 @@ fn bucket(analysis: &Analysis, step: &WaterfallStep, share: f64) -> Value {
     })
 }
 
-fn point(point: &CurvePoint) -> Value {
-    fields!(*point => capacity_blocks, capacity_tokens, block_hit_rate, token_hit_rate)
-}
-
-fn curve(analysis: &Analysis) -> Vec<Value> {
-    analysis.characterization.curve.iter().map(point).collect()
-}
-
 fn knee(analysis: &Analysis) -> Option<Value> {
     let point = analysis.characterization.curve.get(analysis.knee?)?;
     let ideal = analysis.characterization.ideal.hits;
-    let mut knee = fields!(*point => capacity_blocks, capacity_tokens, token_hit_rate);
-    knee["share_of_ceiling"] = json!(point.hits as f64 / ideal.max(1) as f64);
-    Some(knee)
-}
-
-/// A finding, as `lint` prints it too.
-pub(super) fn finding(finding: &FindingRow) -> Value {
-    let Amount { tokens, seconds, money } = finding.amount;
-    let example = finding.example.as_ref();
-    let example =
-        example.map(|example| fields!(*example => request, neighbour, token, before, old, new));
-    json!({
-        "cause": finding.cause,
-        "title": finding.title,
-        "requests": finding.requests,
-        "tokens": tokens,
-        "seconds": seconds,
-        "money": money,
-        "fix": finding.fix,
-        "fix_saves_tokens": finding.saved_tokens,
-        "example": example,
-    })
+    Some(json!({
+        "capacity_blocks": point.capacity_blocks,
+        "capacity_tokens": point.capacity_tokens,
+        "token_hit_rate": point.token_hit_rate,
+        "share_of_ceiling": point.hits as f64 / ideal.max(1) as f64,
+    }))
 }

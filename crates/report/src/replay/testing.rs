@@ -4,7 +4,8 @@ use headstart_core::stats::HitCount;
 use headstart_sim::{HitTally, ReplayOutcome, RequestClass};
 use headstart_trace::TraceInfo;
 
-use super::{ReplayReport, ReplayRow, TraceFacts};
+use super::{ReplayReport, ReplayRow};
+use crate::TraceFacts;
 
 /// Look-ups of every row, in blocks.
 pub(super) const LOOKUPS: u64 = 1_000;

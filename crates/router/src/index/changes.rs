@@ -1,7 +1,7 @@
 //! Changes of one update, block by block, for consumers that track blocks by key.
 
 use headstart_core::event::BlockChange;
-use headstart_core::{CacheEvent, Nanos, ReplicaId};
+use headstart_core::{CacheEvent, ReplicaId};
 
 use super::Update;
 use super::draft::ViewDraft;
@@ -18,7 +18,6 @@ impl IndexWriter {
         draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
         events: &[CacheEvent],
-        now: Nanos,
         changes: &mut Vec<BlockChange>,
     ) {
         let slot = self.slot_of(draft.view, replica);
@@ -27,7 +26,7 @@ impl IndexWriter {
             // Lent to the replica for this update: changes are found deep inside of it.
             known.told = Some(std::mem::take(changes));
         }
-        self.update(draft, replica, Update::Events(events), now);
+        self.update(draft, replica, Update::Events(events));
         let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
         if let Some(told) = known.and_then(|known| known.told.take()) {
             *changes = told;

@@ -6,24 +6,26 @@ use super::forest::{Forest, Land};
 use super::view::View;
 use super::view_change::ViewChange;
 
-/// The view under change, and the log of changes, by which the other copy follows.
+/// The view under change at `now`, and the log of changes, by which the other copy follows.
 pub(super) struct ViewDraft<'a> {
     pub(super) view: &'a mut View,
     pub(super) log: &'a mut Vec<ViewChange>,
+    pub(super) now: Nanos,
 }
 
 impl ViewDraft<'_> {
+    /// The same copy, for changes at another time.
+    pub(super) fn at(&mut self, now: Nanos) -> ViewDraft<'_> {
+        ViewDraft { view: self.view, log: self.log, now }
+    }
+
+    /// The runs of the view.
+    pub(super) fn forest<'a>(&'a mut self, land: &'a mut Land) -> Forest<'a> {
+        Forest { land, view: self.view, log: self.log, now: self.now, coming: 0 }
+    }
+
     pub(super) fn apply(&mut self, op: ViewChange) {
         self.view.apply(&op);
         self.log.push(op);
     }
-}
-
-/// The runs of the view, for changes at `now`.
-pub(super) fn forest<'a>(
-    land: &'a mut Land,
-    draft: &'a mut ViewDraft<'_>,
-    now: Nanos,
-) -> Forest<'a> {
-    Forest { land, view: draft.view, log: draft.log, now, coming: 0 }
 }

@@ -9,7 +9,7 @@
 
 use headstart_core::Nanos;
 
-use super::draft::{ViewDraft, forest};
+use super::draft::ViewDraft;
 use super::forest::Forest;
 use super::view_change::HoldingChange;
 use super::writer::IndexWriter;
@@ -19,7 +19,7 @@ const EVICTED_PART: usize = 16;
 
 impl IndexWriter {
     /// Gives up the coldest runs if the memory is above its limit.
-    pub(super) fn keep_to_budget(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
+    pub(super) fn keep_to_budget(&mut self, draft: &mut ViewDraft<'_>) {
         if !self.budget.is_due(self.size()) {
             return;
         }
@@ -27,7 +27,7 @@ impl IndexWriter {
         let mut bytes = self.bytes(draft.view);
         // More than once where tables did not shrink with what is in them.
         while bytes > limit && self.land.num_blocks() > 0 {
-            self.evict(draft, bytes - limit + limit / EVICTED_PART, now);
+            self.evict(draft, bytes - limit + limit / EVICTED_PART);
             bytes = self.bytes(draft.view);
         }
         self.budget.note(self.size(), bytes);
@@ -38,9 +38,9 @@ impl IndexWriter {
         self.land.num_blocks() + self.land.total_names()
     }
 
-    fn evict(&mut self, draft: &mut ViewDraft<'_>, bytes: usize, now: Nanos) {
+    fn evict(&mut self, draft: &mut ViewDraft<'_>, bytes: usize) {
         let is_cold = self.coldest(draft, bytes);
-        let mut forest = forest(&mut self.land, draft, now);
+        let mut forest = draft.forest(&mut self.land);
         for replica in self.replicas.iter_mut().flatten() {
             self.budget.count_evicted(replica.evict(&mut forest, &is_cold));
         }

@@ -47,6 +47,11 @@ impl Overlaps {
         self.lengths.all.is_empty()
     }
 
+    /// Adds the overlap of a replica behind those of lower numbers.
+    pub fn push(&mut self, overlap: Overlap) {
+        self.lengths.push(overlap);
+    }
+
     /// Forgets the last answer.
     pub fn clear(&mut self) {
         self.lengths.clear();

@@ -6,7 +6,8 @@
 //! removed ─► release ─► nowhere left ──► departed ──► forgotten when many others followed
 //! ```
 //!
-//! Invariant: what the view says of this replica is what [`super::reference`] would say.
+//! Invariant: what the view says of this replica is what the reference index of `headstart-dst`
+//! would say.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -53,6 +54,20 @@ pub(super) struct TrackedReplica {
 pub(super) struct GroupLayout {
     pub(super) attention: Attention,
     pub(super) shape: BlockShape,
+}
+
+impl GroupLayout {
+    /// The layout of an event's group, if that is news. Events without tokens say nothing new of a
+    /// group that is known.
+    pub(super) fn news(groups: &BTreeMap<u8, Self>, stored: &StoredBlocks) -> Option<Self> {
+        let shape = shape_of(stored);
+        let known = groups.get(&stored.group.index);
+        if shape.size == 0 || (stored.tokens.is_empty() && known.is_some()) {
+            return None;
+        }
+        let new = Self { attention: stored.group.attention, shape };
+        (known != Some(&new)).then_some(new)
+    }
 }
 
 /// The shape of the blocks that an event stores.
@@ -141,19 +156,10 @@ impl TrackedReplica {
         has_learned
     }
 
-    /// Events without tokens say nothing new of a group that is known.
     fn learn(&mut self, stored: &StoredBlocks) -> Option<BTreeSet<BlockShape>> {
-        let (group, shape) = (stored.group, shape_of(stored));
-        let known = self.groups.get(&group.index);
-        if shape.size == 0 || (stored.tokens.is_empty() && known.is_some()) {
-            return None;
-        }
-        let new = GroupLayout { attention: group.attention, shape };
-        if known == Some(&new) {
-            return None;
-        }
+        let new = GroupLayout::news(&self.groups, stored)?;
         let before = self.shapes();
-        self.groups.insert(group.index, new);
+        self.groups.insert(stored.group.index, new);
         Some(before)
     }
 

@@ -7,7 +7,7 @@ use headstart_core::Nanos;
 use headstart_core::block::BlockShape;
 use headstart_core::event::CacheGroup;
 
-use super::draft::{ViewDraft, forest};
+use super::draft::ViewDraft;
 use super::dump::{BlockDump, DumpError, IndexDump, PlaceDump, ReplicaDump, RunDump};
 use super::replica::GroupLayout;
 use super::spot::Spot;
@@ -70,7 +70,6 @@ impl IndexWriter {
         &mut self,
         draft: &mut ViewDraft<'_>,
         dump: &IndexDump,
-        now: Nanos,
     ) -> Result<usize, DumpError> {
         if dump.model != self.model {
             return Err(DumpError::OtherModel {
@@ -89,24 +88,24 @@ impl IndexWriter {
             self.restore_groups(draft, known);
             for held in &known.places {
                 let place = BlockPlace { group: held.group, tier: held.tier };
-                let since = now.before(held.doubtful_for.unwrap_or_default());
+                let since = draft.now.before(held.doubtful_for.unwrap_or_default());
                 for &block in &held.blocks {
-                    let run = self.restore_run(draft, dump, &mut runs, block.run, now);
+                    let run = self.restore_run(draft, dump, &mut runs, block.run);
                     let spot = Spot { run, offset: block.offset };
                     let Some(slot) = self.slot_of(draft.view, known.replica) else {
                         continue;
                     };
                     restored += 1;
                     let held = PlacedHandle { handle: block.handle, spot, place };
-                    self.change(draft, slot, since, |replica, forest| {
+                    self.change(&mut draft.at(since), slot, |replica, forest| {
                         replica.restore(forest, held);
                     });
                 }
             }
         }
         // Restored runs are whole, but replicas that are not tracked may have held their ends.
-        self.trim(draft, &runs, now);
-        self.keep_to_budget(draft, now);
+        self.trim(draft, &runs);
+        self.keep_to_budget(draft);
         Ok(restored)
     }
 
@@ -136,18 +135,17 @@ impl IndexWriter {
         dump: &IndexDump,
         runs: &mut [Option<u32>],
         number: u32,
-        now: Nanos,
     ) -> u32 {
         let known = &dump.runs[number as usize];
         *runs[number as usize].get_or_insert_with(|| {
-            let mut forest = forest(&mut self.land, draft, now);
+            let mut forest = draft.forest(&mut self.land);
             forest.restore(&known.keys, known.block_size)
         })
     }
 
     /// Cuts off the blocks of a dump that no replica holds.
-    fn trim(&mut self, draft: &mut ViewDraft<'_>, runs: &[Option<u32>], now: Nanos) {
-        let mut forest = forest(&mut self.land, draft, now);
+    fn trim(&mut self, draft: &mut ViewDraft<'_>, runs: &[Option<u32>]) {
+        let mut forest = draft.forest(&mut self.land);
         for &run in runs.iter().flatten() {
             forest.trim(run);
         }

@@ -100,7 +100,7 @@ impl RunIndex {
     /// # Errors
     /// When the dump cannot be used, or events were applied already; nothing changes then.
     pub fn restore(&self, dump: &IndexDump, now: Nanos) -> Result<usize, DumpError> {
-        self.twin.write(|writer, view, log| writer.restore(&mut ViewDraft { view, log }, dump, now))
+        self.twin.write(|writer, view, log| writer.restore(&mut ViewDraft { view, log, now }, dump))
     }
 
     /// Asserts all invariants. O(size); for tests.
@@ -116,7 +116,7 @@ impl RunIndex {
 impl PrefixIndex for RunIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         self.twin.write(|writer, view, log| {
-            writer.update(&mut ViewDraft { view, log }, replica, update, now);
+            writer.update(&mut ViewDraft { view, log, now }, replica, update);
         });
     }
 
@@ -128,7 +128,7 @@ impl PrefixIndex for RunIndex {
         changes: &mut Vec<BlockChange>,
     ) {
         self.twin.write(|writer, view, log| {
-            writer.update_and_tell(&mut ViewDraft { view, log }, replica, events, now, changes);
+            writer.update_and_tell(&mut ViewDraft { view, log, now }, replica, events, changes);
         });
     }
 
@@ -221,9 +221,9 @@ mod tests {
             assert_eq!(residents(&index).len(), 6);
             let panics = || {
                 index.twin.write(|writer, view, log| {
-                    let draft = &mut ViewDraft { view, log };
+                    let draft = &mut ViewDraft { view, log, now: Nanos(2) };
                     let events = [stored(&[1, 2, 7, 8])];
-                    writer.update(draft, REPLICAS[0], Update::Events(&events), Nanos(2));
+                    writer.update(draft, REPLICAS[0], Update::Events(&events));
                     // As if in the middle: the state knows less than the view.
                     writer.replicas.clear();
                     panic!("in an update, as planned");

@@ -79,6 +79,43 @@ pub(super) enum HoldingRecord {
     },
 }
 
+impl HoldingRecord {
+    /// The record of a place behind an event that stored the block there.
+    pub(super) fn held_after(before: Option<Self>) -> Self {
+        Self::Confirmed { again: matches!(before, Some(Self::Confirmed { .. })) }
+    }
+
+    /// The record behind a removal, if the block may still be there.
+    pub(super) fn released(self, now: Nanos) -> Option<Self> {
+        let since = since_alone(now);
+        // A doubtful block is gone with its first removal: the doubt was whether it is there.
+        (self == Self::Confirmed { again: true }).then_some(Self::Doubtful { since })
+    }
+
+    pub(super) fn doubt(&mut self, since: Nanos) {
+        if matches!(self, Self::Confirmed { .. }) {
+            *self = Self::Doubtful { since };
+        }
+    }
+
+    /// Confirms it if it is doubtful since then. Returns whether it was.
+    pub(super) fn trust(&mut self, since: Nanos) -> bool {
+        let is_meant = *self == Self::Doubtful { since };
+        if is_meant {
+            *self = Self::Confirmed { again: false };
+        }
+        is_meant
+    }
+
+    /// Whether it has not aged out.
+    pub(super) fn is_left(self, now: Nanos) -> bool {
+        match self {
+            Self::Confirmed { .. } => true,
+            Self::Doubtful { since } => !is_over(since, now),
+        }
+    }
+}
+
 impl Records {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -100,51 +137,35 @@ impl Records {
     }
 
     pub(super) fn hold(&mut self, place: BlockPlace) {
-        let again = matches!(self.get(place), Some(HoldingRecord::Confirmed { .. }));
-        self.put(place, HoldingRecord::Confirmed { again });
+        self.put(place, HoldingRecord::held_after(self.get(place)));
     }
 
     /// Returns whether the place held it.
     pub(super) fn release(&mut self, place: BlockPlace, now: Nanos) -> bool {
         let before = self.get(place);
-        match before {
-            Some(HoldingRecord::Confirmed { again: true }) => {
-                let since = since_alone(now);
-                self.put(place, HoldingRecord::Doubtful { since });
-            }
-            // A doubtful block is gone with its first removal: the doubt was whether it is there.
-            _ => self.0.retain(|(known, _)| *known != place),
+        match before.and_then(|record| record.released(now)) {
+            Some(record) => self.put(place, record),
+            None => self.0.retain(|(known, _)| *known != place),
         }
         before.is_some()
     }
 
     pub(super) fn doubt(&mut self, since: Nanos) {
-        for (_, record) in &mut self.0 {
-            if matches!(record, HoldingRecord::Confirmed { .. }) {
-                *record = HoldingRecord::Doubtful { since };
-            }
-        }
+        self.0.iter_mut().for_each(|(_, record)| record.doubt(since));
     }
 
     /// Confirms what is doubtful since then. Returns whether anything is.
     pub(super) fn trust(&mut self, since: Nanos) -> bool {
         let mut is_changed = false;
         for (_, record) in &mut self.0 {
-            if *record == (HoldingRecord::Doubtful { since }) {
-                *record = HoldingRecord::Confirmed { again: false };
-                is_changed = true;
-            }
+            is_changed |= record.trust(since);
         }
         is_changed
     }
 
     /// Forgets what has aged out.
     pub(super) fn expire(&mut self, now: Nanos) {
-        let is_left = |record| match record {
-            HoldingRecord::Confirmed { .. } => true,
-            HoldingRecord::Doubtful { since } => !is_over(since, now),
-        };
-        self.0.retain(|&(_, record)| is_left(record));
+        self.0.retain(|(_, record)| record.is_left(now));
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

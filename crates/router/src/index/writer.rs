@@ -9,7 +9,7 @@ use headstart_core::block::BlockShape;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 
 use super::budget::{Budget, Limits};
-use super::draft::{ViewDraft, forest};
+use super::draft::ViewDraft;
 use super::forest::{Forest, Land};
 use super::left_right::RestartState;
 use super::replica::{TrackedReplica, shape_of};
@@ -90,7 +90,7 @@ impl IndexWriter {
                 known.counters.add_to(&mut self.past);
             }
             let block_size = known.and_then(|known| known.configured_size);
-            self.track(draft, replica, block_size, Nanos(0));
+            self.track(draft, replica, block_size);
         }
     }
 
@@ -99,29 +99,28 @@ impl IndexWriter {
         draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
         update: Update<'_>,
-        now: Nanos,
     ) {
         let slot = self.slot_of(draft.view, replica);
         let table_bytes = self.table_bytes(slot);
         match (update, slot) {
-            (Update::Track { block_size }, _) => self.track(draft, replica, block_size, now),
+            (Update::Track { block_size }, _) => self.track(draft, replica, block_size),
             (_, None) => {}
-            (Update::Forget, Some(slot)) => self.forget(draft, replica, slot, now),
-            (Update::Events(events), Some(slot)) => self.apply(draft, slot, events, now),
-            (Update::Doubt, Some(slot)) => self.change(draft, slot, now, TrackedReplica::doubt),
-            (Update::Trust, Some(slot)) => self.change(draft, slot, now, TrackedReplica::trust),
-            (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt, now),
+            (Update::Forget, Some(slot)) => self.forget(draft, replica, slot),
+            (Update::Events(events), Some(slot)) => self.apply(draft, slot, events),
+            (Update::Doubt, Some(slot)) => self.change(draft, slot, TrackedReplica::doubt),
+            (Update::Trust, Some(slot)) => self.change(draft, slot, TrackedReplica::trust),
+            (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt),
         }
         // After the update: a run that it confirms is not cut first and begun again.
-        self.retire(draft, now);
-        self.sweep(draft, now);
+        self.retire(draft);
+        self.sweep(draft);
         // Departures are remembered by updates of events, so only these end one.
         if let (Update::Events(_), Some(slot)) = (update, slot) {
-            self.change(draft, slot, now, TrackedReplica::end_update);
+            self.change(draft, slot, TrackedReplica::end_update);
         }
         let grown = self.table_bytes(slot).saturating_sub(table_bytes);
         self.budget.spend(grown);
-        self.keep_to_budget(draft, now);
+        self.keep_to_budget(draft);
     }
 
     /// The slot of `replica`, if it is tracked.
@@ -141,15 +140,9 @@ impl IndexWriter {
         replica.map_or(0, |replica| replica.names.bytes())
     }
 
-    fn track(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        replica: ReplicaId,
-        block_size: Option<u32>,
-        now: Nanos,
-    ) {
+    fn track(&mut self, draft: &mut ViewDraft<'_>, replica: ReplicaId, block_size: Option<u32>) {
         if let Some(&slot) = self.slots.get(&replica) {
-            self.forget(draft, replica, slot, now);
+            self.forget(draft, replica, slot);
         }
         let slot = self.free_slot(replica);
         self.slots.insert(replica, slot);
@@ -170,10 +163,10 @@ impl IndexWriter {
         })
     }
 
-    fn forget(&mut self, draft: &mut ViewDraft<'_>, replica: ReplicaId, slot: u32, now: Nanos) {
-        self.change(draft, slot, now, TrackedReplica::clear);
+    fn forget(&mut self, draft: &mut ViewDraft<'_>, replica: ReplicaId, slot: u32) {
+        self.change(draft, slot, TrackedReplica::clear);
         // `clear` forgets what events said. Assumptions are the writer's own.
-        self.end_assumptions(draft, slot, now);
+        self.end_assumptions(draft, slot);
         self.slots.remove(&replica);
         if let Some(gone) = self.replicas[slot as usize].take() {
             // Counters only grow, so those of a replica that left stay in the sum.
@@ -186,7 +179,7 @@ impl IndexWriter {
         self.publish(draft, slot, None);
     }
 
-    fn apply(&mut self, draft: &mut ViewDraft<'_>, slot: u32, events: &[CacheEvent], now: Nanos) {
+    fn apply(&mut self, draft: &mut ViewDraft<'_>, slot: u32, events: &[CacheEvent]) {
         if let Some(replica) = &self.replicas[slot as usize] {
             replica.look_ahead(events);
         }
@@ -202,7 +195,7 @@ impl IndexWriter {
             let Some(replica) = &mut self.replicas[slot as usize] else {
                 return;
             };
-            let mut forest = forest(&mut self.land, draft, now);
+            let mut forest = draft.forest(&mut self.land);
             if let Some(shapes) = replica.apply(&mut forest, hasher, event) {
                 self.change_shapes(slot, &shapes);
                 let id = draft.view.replicas()[slot as usize].id;
@@ -210,7 +203,7 @@ impl IndexWriter {
             }
             // A cleared engine does not have the prompts that were sent to it before, either.
             if matches!(event, CacheEvent::Cleared) {
-                self.end_assumptions(draft, slot, now);
+                self.end_assumptions(draft, slot);
             }
         }
         self.note_sweep(slot);
@@ -220,32 +213,31 @@ impl IndexWriter {
         &mut self,
         draft: &mut ViewDraft<'_>,
         slot: u32,
-        now: Nanos,
         change: impl FnOnce(&mut TrackedReplica, &mut Forest<'_>),
     ) {
         if let Some(replica) = &mut self.replicas[slot as usize] {
-            change(replica, &mut forest(&mut self.land, draft, now));
+            change(replica, &mut draft.forest(&mut self.land));
         }
         self.note_sweep(slot);
     }
 
-    fn assume(&mut self, draft: &mut ViewDraft<'_>, slot: u32, prompt: &PromptKeys, now: Nanos) {
+    fn assume(&mut self, draft: &mut ViewDraft<'_>, slot: u32, prompt: &PromptKeys) {
         if !prompt.are_in_use() {
             return;
         }
         let Some(replica) = &self.replicas[slot as usize] else {
             return;
         };
-        let until = now + ASSUMPTION_TTL;
+        let until = draft.now + ASSUMPTION_TTL;
         let mut runs = Vec::new();
         let mut num_blocks = 0;
         for shape in replica.shapes() {
             let keys = prompt.of(shape);
             num_blocks += keys.len();
-            let mut forest = forest(&mut self.land, draft, now);
+            let mut forest = draft.forest(&mut self.land);
             for (run, blocks) in forest.lay(keys, shape.size) {
                 forest.hold(run, slot, HoldingChange::Assume { blocks, until });
-                forest.view.run(run).touch(now);
+                forest.view.run(run).touch(forest.now);
                 runs.push(run);
             }
         }
@@ -254,41 +246,35 @@ impl IndexWriter {
     }
 
     /// Ends assumptions that are over, of all replicas, and the oldest if there are too many.
-    fn retire(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
+    fn retire(&mut self, draft: &mut ViewDraft<'_>) {
         // All last equally long, so the oldest ends first.
         while let Some(oldest) = self.assumptions.front() {
-            if now < oldest.until && self.num_assumed_blocks <= MAX_ASSUMED_BLOCKS {
+            if draft.now < oldest.until && self.num_assumed_blocks <= MAX_ASSUMED_BLOCKS {
                 break;
             }
             let Some(over) = self.assumptions.pop_front() else {
                 break;
             };
             // Above the limit it ends before its time, so its own end is taken for the present.
-            self.end(draft, &over, over.until.max(now), now);
+            self.end(draft, &over, over.until.max(draft.now));
         }
     }
 
     /// Ends a replica's assumptions. Costs a look at all that are open.
-    fn end_assumptions(&mut self, draft: &mut ViewDraft<'_>, slot: u32, now: Nanos) {
+    fn end_assumptions(&mut self, draft: &mut ViewDraft<'_>, slot: u32) {
         let open = std::mem::take(&mut self.assumptions);
         let (ended, left) = open.into_iter().partition(|assumption| assumption.slot == slot);
         self.assumptions = left;
         let ended: VecDeque<Assumption> = ended;
         for assumption in ended {
-            self.end(draft, &assumption, Nanos(u64::MAX), now);
+            self.end(draft, &assumption, Nanos(u64::MAX));
         }
     }
 
-    fn end(
-        &mut self,
-        draft: &mut ViewDraft<'_>,
-        assumption: &Assumption,
-        until: Nanos,
-        now: Nanos,
-    ) {
+    fn end(&mut self, draft: &mut ViewDraft<'_>, assumption: &Assumption, until: Nanos) {
         // Each assumption leaves the list before it gets here, so it is subtracted once.
         self.num_assumed_blocks -= assumption.num_blocks;
-        let mut forest = forest(&mut self.land, draft, now);
+        let mut forest = draft.forest(&mut self.land);
         let slot = assumption.slot;
         for &run in &assumption.runs {
             // The replica may have left the run since, by a clear or an eviction.
@@ -299,8 +285,8 @@ impl IndexWriter {
         }
     }
 
-    fn sweep(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
-        if now < self.sweep_at {
+    fn sweep(&mut self, draft: &mut ViewDraft<'_>) {
+        if draft.now < self.sweep_at {
             return;
         }
         // The loop below finds the next time from what is left.
@@ -308,8 +294,8 @@ impl IndexWriter {
         for slot in 0..self.replicas.len() {
             let replica = self.replicas[slot].as_ref();
             let due = replica.and_then(|replica| replica.sweep_at);
-            if due.is_some_and(|due| due <= now) {
-                self.change(draft, slot as u32, now, TrackedReplica::sweep);
+            if due.is_some_and(|due| due <= draft.now) {
+                self.change(draft, slot as u32, TrackedReplica::sweep);
             }
             self.note_sweep(slot as u32);
         }
@@ -388,8 +374,8 @@ impl IndexWriter {
     pub(super) fn check(&mut self, view: &mut View) {
         view.check();
         let log = &mut Vec::new();
-        let mut draft = ViewDraft { view, log };
-        let forest = forest(&mut self.land, &mut draft, Nanos(0));
+        let mut draft = ViewDraft { view, log, now: Nanos(0) };
+        let forest = draft.forest(&mut self.land);
         forest.check();
         let mut names: StableMap<Spot, u16> = StableMap::default();
         for replica in self.replicas.iter().flatten() {
@@ -409,7 +395,7 @@ impl IndexWriter {
 
 impl RestartState<View, ViewChange> for IndexWriter {
     fn begin_again(&mut self, view: &mut View, log: &mut Vec<ViewChange>) {
-        self.restart(&mut ViewDraft { view, log });
+        self.restart(&mut ViewDraft { view, log, now: Nanos(0) });
     }
 }
 

@@ -27,7 +27,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headstart_cache::tiers::Change;
+use headstart_cache::tiers::{Change, ChangeKind};
 use headstart_core::event::StoredBlocks;
 use headstart_core::transfer::Unit;
 use headstart_core::{BlockHash, CacheEvent, Tier, TokenId};
@@ -110,13 +110,14 @@ impl LowerTiers {
 
     /// A tier has changed; `is_needed` says whether some tier has the unit by now, or will.
     pub(crate) fn changed(&mut self, change: Change, is_needed: bool) {
-        match change {
-            Change::Stored { tier, name } => self.store(name, tier),
-            Change::Removed { tier, name } => {
+        let Change { tier, name, kind } = change;
+        match kind {
+            ChangeKind::Stored => self.store(name, tier),
+            ChangeKind::Removed => {
                 self.remove(name, tier);
                 self.forget_unless(is_needed, name);
             }
-            Change::NotStored { name, .. } => self.forget_unless(is_needed, name),
+            ChangeKind::NotStored => self.forget_unless(is_needed, name),
         }
     }
 
@@ -292,13 +293,11 @@ mod tests {
     }
 
     fn stored(id: u64) -> Change {
-        let (tier, name) = (Tier::Disk, name(id));
-        Change::Stored { tier, name }
+        Change { tier: Tier::Disk, name: name(id), kind: ChangeKind::Stored }
     }
 
     fn removed(id: u64) -> Change {
-        let (tier, name) = (Tier::Disk, name(id));
-        Change::Removed { tier, name }
+        Change { tier: Tier::Disk, name: name(id), kind: ChangeKind::Removed }
     }
 
     #[test]
@@ -325,8 +324,8 @@ mod tests {
         show(&mut tiers, [1, 2], &[]);
         // It is being written when it leaves the device; the write fails.
         tiers.left_device(name(2), true);
-        let (tier, name) = (Tier::Disk, name(2));
-        tiers.changed(Change::NotStored { tier, name }, false);
+        let lost = Change { kind: ChangeKind::NotStored, ..stored(2) };
+        tiers.changed(lost, false);
         tiers.changed(stored(2), true);
         assert_eq!(told(&mut tiers), []);
         assert!(tiers.units.is_empty() && tiers.blocks.is_empty());

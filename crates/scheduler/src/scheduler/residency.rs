@@ -67,7 +67,7 @@ impl Scheduler {
     pub(super) fn announce_tiers(&mut self) {
         let Some(tiers) = &mut self.tiers else { return };
         for change in tiers.take_changes() {
-            let is_needed = tiers.knows(change.name());
+            let is_needed = tiers.knows(change.name);
             self.lower.changed(change, is_needed);
         }
         self.events.extend(self.lower.take_events());

@@ -11,7 +11,7 @@ use crate::openai::request::{
     function_tools, missing, model, sampling, session, set_reasoning_effort, stop,
     template_variables, tokens,
 };
-use crate::openai::{ApiError, Generation};
+use crate::openai::{ApiError, ChatRequest};
 
 /// Most stop strings. Anthropic documents no limit.
 const STOPS: usize = 16;
@@ -24,64 +24,53 @@ const HINTS: &[&str] =
 /// no prefix behind it would ever be found again; vLLM leaves it out as well.
 const BILLING_LINE: &str = "x-anthropic-billing-header";
 
-/// `POST /v1/messages`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MessagesRequest {
-    /// Everything but the prompt.
-    pub generation: Generation,
-    /// The prompt.
-    pub conversation: TemplateInput,
+/// Parses a body of `POST /v1/messages`; whatever is not supported is refused by name.
+///
+/// # Errors
+/// Names the parameter.
+pub fn parse(body: &[u8]) -> Result<ChatRequest, ApiError> {
+    let mut fields = Fields::parse(body)?;
+    let max_tokens = tokens(&mut fields, "max_tokens")?
+        .ok_or_else(|| missing("max_tokens", "the longest answer to generate, in tokens"))?;
+    let mut generation = sampling(&mut fields)?;
+    generation.max_tokens = Some(max_tokens);
+    generation.stop = stop(fields.take("stop_sequences"), "stop_sequences", STOPS)?;
+    let user = fields.take("metadata").map(|metadata| metadata["user_id"].clone());
+    let user = user.and_then(|id| id.as_str().map(str::to_owned));
+    generation.session = session(&mut fields, user)?;
+    let conversation = conversation(&mut fields)?;
+    if let Some(message) = conversation.messages.as_array().and_then(|messages| messages.last())
+        && message["role"] == "assistant"
+    {
+        let error = "`messages` must end with a user message: this server does not continue \
+                     an answer that the request begins";
+        return Err(ApiError::invalid("messages", error));
+    }
+    generation.turn = conversation.turn();
+    refuse_rest(fields)?;
+    Ok(ChatRequest { generation, conversation })
 }
 
-impl MessagesRequest {
-    /// Parses a body; whatever is not supported is refused by name.
-    ///
-    /// # Errors
-    /// Names the parameter.
-    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let mut fields = Fields::parse(body)?;
-        let max_tokens = tokens(&mut fields, "max_tokens")?
-            .ok_or_else(|| missing("max_tokens", "the longest answer to generate, in tokens"))?;
-        let mut generation = sampling(&mut fields)?;
-        generation.max_tokens = Some(max_tokens);
-        generation.stop = stop(fields.take("stop_sequences"), "stop_sequences", STOPS)?;
-        let user = fields.take("metadata").map(|metadata| metadata["user_id"].clone());
-        let user = user.and_then(|id| id.as_str().map(str::to_owned));
-        generation.session = session(&mut fields, user)?;
-        let conversation = conversation(&mut fields)?;
-        if let Some(message) = conversation.messages.as_array().and_then(|messages| messages.last())
-            && message["role"] == "assistant"
-        {
-            let error = "`messages` must end with a user message: this server does not continue \
-                         an answer that the request begins";
-            return Err(ApiError::invalid("messages", error));
-        }
-        generation.turn = conversation.turn();
-        refuse_rest(fields)?;
-        Ok(Self { generation, conversation })
-    }
-
-    /// Parses the body of `POST /v1/messages/count_tokens`: the model and the conversation.
-    ///
-    /// # Errors
-    /// Names the parameter.
-    pub fn parse_count(body: &[u8]) -> Result<(String, TemplateInput), ApiError> {
-        let mut fields = Fields::parse(body)?;
-        let model = model(&mut fields)?;
-        let conversation = conversation(&mut fields)?;
-        // They change the answer and not the prompt, and some clients send one body to both routes.
-        fields.ignore(&[
-            "max_tokens",
-            "stop_sequences",
-            "temperature",
-            "top_p",
-            "top_k",
-            "metadata",
-            "stream",
-        ]);
-        refuse_rest(fields)?;
-        Ok((model, conversation))
-    }
+/// Parses the body of `POST /v1/messages/count_tokens`: the model and the conversation.
+///
+/// # Errors
+/// Names the parameter.
+pub fn parse_count(body: &[u8]) -> Result<(String, TemplateInput), ApiError> {
+    let mut fields = Fields::parse(body)?;
+    let model = model(&mut fields)?;
+    let conversation = conversation(&mut fields)?;
+    // They change the answer and not the prompt, and some clients send one body to both routes.
+    fields.ignore(&[
+        "max_tokens",
+        "stop_sequences",
+        "temperature",
+        "top_p",
+        "top_k",
+        "metadata",
+        "stream",
+    ]);
+    refuse_rest(fields)?;
+    Ok((model, conversation))
 }
 
 /// Refuses what is left and would change the answer.

@@ -22,7 +22,7 @@ use self::run::{AcceptedRun, GenerationRun, ReplyFormat};
 use self::tokens::{UntokenizedPrompt, read};
 use super::body;
 use super::call::CompletionCall;
-use crate::anthropic::{MessageShape, MessagesRequest};
+use crate::anthropic::{self, MessageShape};
 use crate::gateway::{EmbeddedReplicas, GenerationObservers, HttpGateway, unknown_model};
 use crate::openai::response::{ApiKind, Envelope};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation};
@@ -91,7 +91,7 @@ pub(super) async fn count_tokens(
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body, &gateway.limits).await?;
     let embedded = embedded(&gateway)?;
-    let (model, conversation) = MessagesRequest::parse_count(&body)?;
+    let (model, conversation) = anthropic::request::parse_count(&body)?;
     check_model(&gateway, embedded, &model)?;
     let input = UntokenizedPrompt::Chat(conversation);
     let (prompted, _) = read(&gateway, embedded, input, Scope::default()).await?;
@@ -165,7 +165,7 @@ fn parse(
             Ok((completion.generation, UntokenizedPrompt::Plain(completion.prompt), reply))
         }
         ApiKind::Messages => {
-            let request = MessagesRequest::parse(body)?;
+            let request = anthropic::request::parse(body)?;
             let id = unguessable_id("msg");
             let model = embedded.name.clone();
             let shape = MessageShape { id: id.clone(), model };

@@ -8,7 +8,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use headstart_insight::loss::FirstEviction;
-use headstart_insight::{BucketTokens, Cause, Waterfall};
+use headstart_insight::text::Evidence;
+use headstart_insight::{BucketTokens, Waterfall};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -78,12 +79,11 @@ fn sums(gateway: &HttpGateway) -> Value {
         let rows = rows.iter();
         rows.map(|(key, row)| json!({ name: key, "waterfall": of_waterfall(row) })).collect()
     };
-    let waterfalls = &snapshot.waterfalls;
-    let prefixes = waterfalls.prefixes.iter().map(|row| {
+    let prefixes = snapshot.prefixes.iter().map(|row| {
         json!({
-            "prefix": row.key,
+            "prefix": format!("{:016x}", row.key.0),
             "requests": row.requests,
-            "requests_error": row.requests_error,
+            "requests_error": row.missed,
             "waterfall": of_waterfall(&row.waterfall),
         })
     });
@@ -105,13 +105,13 @@ fn sums(gateway: &HttpGateway) -> Value {
     let seconds = insight.seconds().as_ref().map(of_seconds);
     let memory = snapshot.gauges.memory;
     json!({
-        "requests": waterfalls.total.requests(),
-        "prompt_tokens": waterfalls.total.total(),
-        "waterfall": of_waterfall(&waterfalls.total),
+        "requests": snapshot.total.requests(),
+        "prompt_tokens": snapshot.total.total(),
+        "waterfall": of_waterfall(&snapshot.total),
         "seconds": seconds,
         "findings": of_causes(&insight.causes().sums()),
-        "tenants": named("tenant", &waterfalls.tenants),
-        "models": named("model", &waterfalls.models),
+        "tenants": named("tenant", &snapshot.tenants),
+        "models": named("model", &snapshot.models),
         "prefixes": prefixes.collect::<Vec<_>>(),
         "predictions": {
             "cached_tokens": snapshot.gauges.cached_tokens,
@@ -133,9 +133,10 @@ fn add_parted(told: &mut Value, parted: &NeighbourDivergence) {
     told["neighbour"] = json!({ "request": parted.neighbour });
     told["diverged_at"] = json!(parted.byte.map(|byte| json!({ "byte": byte })));
     told["lost_words"] = json!(parted.lost_words);
-    told["cause"] = json!(parted.cause.map(Cause::name));
-    told["title"] = json!(parted.title);
-    told["fix"] = json!(parted.fix);
+    let evidence = parted.evidence.as_ref();
+    told["cause"] = json!(evidence.map(|evidence| evidence.cause.name()));
+    told["title"] = json!(evidence.map(Evidence::title));
+    told["fix"] = json!(evidence.map(Evidence::fix));
 }
 
 /// Sums by cause over all compared prompts, as JSON.

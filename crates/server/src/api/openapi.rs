@@ -17,7 +17,8 @@ const EMBEDDED: &str = include_str!("openapi/embedded.json");
 const UPSTREAMS: &str = include_str!("openapi/upstreams.json");
 
 /// The parts: of both kinds of server, of embedded engines, and of a gateway.
-pub(super) fn parts() -> [&'static str; 3] {
+#[must_use]
+pub fn parts() -> [&'static str; 3] {
     [COMMON, EMBEDDED, UPSTREAMS]
 }
 

@@ -4,6 +4,8 @@
 //! weights beside those that answer prompts, on the same port. Sources: the routers of vLLM 0.32
 //! and SGLang 0.5.23. Everything below `/v1/` passes: engines keep such routes elsewhere.
 
+use std::sync::LazyLock;
+
 use http::{Method, StatusCode, Uri};
 
 use crate::openai::ApiError;
@@ -15,66 +17,11 @@ const PATH_BYTES: usize = 16 << 10;
 /// each. Each time costs a pass over the path.
 const ENCODINGS: usize = 4;
 
-/// Parts of paths that administer an engine.
-pub(super) const ADMIN: [&str; 37] = [
-    "abort_request",
-    "abort_requests",
-    "add_external_corpus",
-    "begin_weight_update",
-    "collective_rpc",
-    "configure_logging",
-    "continue_generation",
-    "dumper",
-    "end_weight_update",
-    "fault_tolerance",
-    "finish_weight_update",
-    "flush_cache",
-    "freeze_gc",
-    "get_internal_state",
-    "get_server_info",
-    "get_weights_by_name",
-    "hicache",
-    "load_lora_adapter_from_tensors",
-    "pause",
-    "pause_generation",
-    "pd_role_switch",
-    "release_kv_cache_memory",
-    "release_memory_occupation",
-    "remove_external_corpus",
-    "resume",
-    "resume_memory_occupation",
-    "scale_elastic_ep",
-    "server_info",
-    "set_internal_state",
-    "set_trace_level",
-    "shutdown",
-    "sleep",
-    "slow_down",
-    "start_profile",
-    "stop_profile",
-    "wake_up",
-    "weight_checker",
-];
+/// Parts of paths that administer an engine, one a line; any text may stand for `…`.
+const ADMIN_PARTS: &str = include_str!("admin_parts.txt");
 
-/// Beginnings of such parts.
-pub(super) const ADMIN_PREFIXES: [&str; 13] = [
-    "destroy_weight",
-    "dump_expert_distribution",
-    "init_weight",
-    "register_transfer_engine",
-    "reset_",
-    "send_weight",
-    "shutdown_weight",
-    "start_draft_weight",
-    "start_expert_distribution",
-    "start_weight",
-    "stop_expert_distribution",
-    "update_weight",
-    "weights_checker",
-];
-
-/// Parts of paths that show where an engine's memory is.
-pub(super) const ADMIN_SUFFIX: &str = "transfer_engine_info";
+/// The end of parts that show where an engine's memory is.
+const MEMORY_INFO: &str = "transfer_engine_info";
 
 /// Routes that change what all engines serve.
 const FOR_ALL: [&str; 4] = [
@@ -157,18 +104,32 @@ pub(super) fn check_length(target: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::URI_TOO_LONG, "path_too_long", message))
 }
 
+/// The parts of paths that administer an engine, in order; any text may stand for `…`.
+pub fn admin_parts() -> impl Iterator<Item = &'static str> {
+    ADMIN_PARTS.lines()
+}
+
 fn is_admin(part: &str) -> bool {
+    /// Beginning and end of each pattern, or all of it. A path may have thousands of parts.
+    static PATTERNS: LazyLock<Vec<(&str, Option<&str>)>> = LazyLock::new(|| {
+        let halves = admin_parts().map(|pattern| match pattern.split_once('…') {
+            Some((begin, end)) => (begin, Some(end)),
+            None => (pattern, None),
+        });
+        halves.collect()
+    });
     let part = part.to_ascii_lowercase();
-    ADMIN.contains(&part.as_str())
-        || ADMIN_PREFIXES.iter().any(|begin| part.starts_with(begin))
-        || part.ends_with(ADMIN_SUFFIX)
+    PATTERNS.iter().any(|&(begin, end)| match end {
+        Some(end) => part.starts_with(begin) && part.ends_with(end),
+        None => part == begin,
+    })
 }
 
 /// Whether a part of an administrative path may only report, on GET.
 fn is_report(part: &str) -> bool {
     let part = part.to_ascii_lowercase();
     let both = ["server_info", "fault_tolerance", "hicache"];
-    part.starts_with("get_") || part.ends_with(ADMIN_SUFFIX) || both.contains(&part.as_str())
+    part.starts_with("get_") || part.ends_with(MEMORY_INFO) || both.contains(&part.as_str())
 }
 
 /// Whether a path changes what all engines serve; `/adapters` is SageMaker's name for adapters.

@@ -7,7 +7,6 @@ use headstart_router::{Health, ReplicaStatus};
 
 use super::{EmbeddedReplicas, HttpGateway};
 use crate::lock::lock;
-use crate::metrics::raise;
 
 impl HttpGateway {
     /// Name of the routing strategy.
@@ -30,34 +29,30 @@ impl HttpGateway {
         let _scrape = lock(&self.scrape);
         // Each guard ends with its statement: a scrape must not hold up requests.
         let stats = self.router().stats();
-        let entries =
-            metrics.replicas.index_entries.with_label_values(&[self.profile.name.as_str()]);
-        entries.set(stats.index.entries as i64);
-        metrics.index.set_stats(&stats.index);
+        metrics.set_index(&self.profile.name, &stats.index);
         if let Some(insight) = &self.observers.insight {
-            insight.refresh_metrics(self.clock.now());
+            insight.refresh(metrics, self.clock.now());
         }
-        if let Some(tokens) = &self.prompt_tokens {
-            metrics.index.set_prompt_tokens(&tokens.stats());
-        }
+        let prompt_tokens = self.prompt_tokens.as_ref().map(|tokens| tokens.stats());
+        metrics.set_prompt_tokens(prompt_tokens.as_ref());
         if let Some(shared) = &self.shared_index {
-            metrics.with_shared_index().set(&shared.shared_stats());
+            metrics.set_shared_index(&shared.shared_stats());
         }
         if let Some(shadow) = &self.observers.shadow {
-            metrics.with_shadow().set(&shadow.report());
+            metrics.set_shadow(&shadow.report());
         }
         let replicas: Vec<_> = self.router().replicas().collect();
         self.refresh_streams(&replicas);
         for replica in replicas {
-            let up = i64::from(replica.health == Health::Healthy);
-            metrics.replicas.up.with_label_values(&[replica.replica.to_string()]).set(up);
+            let is_up = replica.health == Health::Healthy;
+            metrics.set_up(&replica.replica.to_string(), is_up);
         }
         self.name_upstreams();
         if let Some(embedded) = self.fleet.embedded() {
             self.refresh_loads(embedded);
             self.refresh_tiers(embedded);
             if let Some(predictions) = &embedded.predictions {
-                predictions.refresh_metrics(&embedded.replicas);
+                predictions.refresh(metrics, &embedded.replicas);
             }
         }
         metrics.render()
@@ -65,25 +60,11 @@ impl HttpGateway {
 
     /// Says how busy each replica is.
     fn refresh_loads(&self, embedded: &EmbeddedReplicas) {
-        let metrics = &self.metrics;
         for (index, replica) in embedded.replicas.iter().enumerate() {
             let name = index.to_string();
             let labels = [&embedded.name[..], &name];
-            let load = replica.load();
-            metrics.replicas.running.with_label_values(&labels).set(load.running as i64);
-            metrics.replicas.waiting.with_label_values(&labels).set(load.waiting as i64);
-            raise(&metrics.replicas.preemptions.with_label_values(&labels), load.preemptions);
-            raise(&metrics.replicas.panics.with_label_values(&[&name]), replica.panics());
-            metrics.replicas.kv_usage.with_label_values(&labels).set(kv_usage(&load));
-            let blocks = load.capacity_blocks.to_string();
-            let tokens = embedded.block_size.to_string();
-            metrics
-                .replicas
-                .kv_capacity
-                // The capacity is in the labels, as in vLLM's `cache_config_info`, and the value is
-                // always 1.
-                .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
-                .set(1);
+            self.metrics.set_own_load(labels, embedded.block_size, &replica.load());
+            self.metrics.set_panics(&name, replica.panics());
         }
     }
 
@@ -91,14 +72,14 @@ impl HttpGateway {
     fn refresh_tiers(&self, embedded: &EmbeddedReplicas) {
         for (index, replica) in embedded.replicas.iter().enumerate() {
             for tier in replica.tiers() {
-                self.metrics.replicas.set_tier(&index.to_string(), &tier);
+                self.metrics.set_units(&index.to_string(), &tier);
             }
             if let Some(report) = replica.importance() {
-                self.metrics.importance.set(&index.to_string(), &report);
+                self.metrics.set_importance(&index.to_string(), &report);
             }
         }
         if let Some(reports) = &embedded.tier_reports {
-            reports().iter().for_each(|report| self.metrics.tiers.set(report));
+            reports().iter().for_each(|report| self.metrics.set_tier(report));
         }
     }
 
@@ -106,13 +87,17 @@ impl HttpGateway {
     fn refresh_streams(&self, replicas: &[ReplicaStatus]) {
         // Copied, because a report takes the stream's own lock.
         let streams = self.lock_streams().clone();
+        // A stream that has ended must vanish from the metrics.
+        self.metrics.forget_streams();
         for replica in replicas {
-            let stream = streams.get(&replica.replica).map(|stream| match replica.health {
-                Health::Healthy => stream.report().status,
-                // What it said is forgotten, whatever its stream looks like.
-                Health::Down => StreamStatus::Down,
-            });
-            self.metrics.replicas.set_stream(&replica.replica.to_string(), stream);
+            if let Some(stream) = streams.get(&replica.replica) {
+                let status = match replica.health {
+                    Health::Healthy => stream.report().status,
+                    // What it said is forgotten, whatever its stream looks like.
+                    Health::Down => StreamStatus::Down,
+                };
+                self.metrics.set_stream(&replica.replica.to_string(), status);
+            }
         }
     }
 
@@ -123,17 +108,17 @@ impl HttpGateway {
         }
         // A report that has expired must vanish from the metrics rather than stay at its last
         // value.
-        self.metrics.replicas.forget_loads();
+        self.metrics.forget_loads();
         for (id, upstream) in (0..).map(ReplicaId).zip(self.fleet.upstreams()) {
             let rank = upstream.rank().map(|rank| rank.to_string());
             let replica = id.to_string();
             let labels = [&replica[..], upstream.base(), rank.as_deref().unwrap_or_default()];
-            self.metrics.replicas.info.with_label_values(&labels).set(1);
+            self.metrics.set_upstream(labels);
             let report = self.router().report_of(id, self.clock.now());
             if let Some(report) = report {
                 let models = upstream.models();
                 let labels = [models.first().map_or("", String::as_str), labels[0]];
-                self.metrics.replicas.set_load(&labels, report);
+                self.metrics.set_load(&labels, report);
             }
         }
     }

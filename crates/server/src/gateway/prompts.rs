@@ -285,11 +285,9 @@ impl HttpGateway {
         let reason = lack.reason();
         let is_listed = self.serving(model).next().is_some();
         let model = if is_listed { model } else { UNLISTED };
-        if is_rendered {
-            self.metrics.prompts.note_rendered(model, reason);
-        } else {
-            self.metrics.prompts.note_without_tokens(model, reason);
-        }
+        let requests = &self.metrics.requests;
+        let counter = if is_rendered { &requests.rendered } else { &requests.without_tokens };
+        counter.with_label_values(&[model, reason]).inc();
         let mut lacks = lock(&self.prompts.lacks);
         let key = (model.to_owned(), reason);
         let is_new = !lacks.contains_key(&key);

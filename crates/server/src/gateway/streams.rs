@@ -17,7 +17,7 @@ impl HttpGateway {
     pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
         let name = replica.to_string();
         let count = |outcome: &str, by: u64| {
-            self.metrics.replicas.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
+            self.metrics.index.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
         };
         match update {
             StreamUpdate::Events { events, .. } => {

@@ -64,12 +64,8 @@ pub struct NeighbourDivergence {
     pub byte: Option<usize>,
     /// Words behind that offset which were known and recomputed.
     pub lost_words: usize,
-    /// Why, where it has a name.
-    pub cause: Option<Cause>,
-    /// The cause in words.
-    pub title: Option<&'static str>,
-    /// The suggested fix.
-    pub fix: Option<&'static str>,
+    /// The words that show why, where that has a name.
+    pub evidence: Option<Evidence>,
 }
 
 /// Totals of one cause so far.
@@ -203,14 +199,11 @@ fn explained(
     let told = neighbours.tell(question.namespace, &question.sketch)?;
     let explanation = told.explanation.as_ref();
     let divergence = explanation.map(|explanation| &explanation.divergence);
-    let evidence = explanation.and_then(|explanation| explanation.evidence.as_ref());
     Some(NeighbourDivergence {
         neighbour: told.near.name.clone(),
         byte: divergence.map(|divergence| divergence.new_byte),
         lost_words: divergence.map_or(0, |divergence| divergence.lost_words),
-        cause: evidence.map(|evidence| evidence.cause),
-        title: evidence.map(Evidence::title),
-        fix: evidence.map(Evidence::fix),
+        evidence: explanation.and_then(|explanation| explanation.evidence.clone()),
     })
 }
 
@@ -221,8 +214,8 @@ impl CauseHistory {
             return;
         };
         self.lost_words += parted.lost_words as u64;
-        if let Some(cause) = parted.cause {
-            let sum = self.sums.entry(cause).or_default();
+        if let Some(evidence) = &parted.evidence {
+            let sum = self.sums.entry(evidence.cause).or_default();
             sum.requests += 1;
             sum.lost_words += parted.lost_words as u64;
         }
@@ -361,7 +354,7 @@ mod tests {
             std::thread::yield_now();
         }
         let parted = causes.of("request-3").expect("it is remembered");
-        assert_eq!(parted.cause, Some(Cause::Clock));
+        assert_eq!(parted.evidence.as_ref().map(|found| found.cause), Some(Cause::Clock));
         assert!(parted.lost_words > 200, "{parted:?}");
         assert!(causes.of("request-0").is_none(), "nothing was before it");
         let sums = causes.sums();

@@ -6,7 +6,7 @@ use headstart_insight::loss::{self, Errors, HotPrefix, Memory};
 use super::records::InsightSums;
 
 /// Prediction errors and memory use: the values that need no copy of the sums.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct InsightGauges {
     /// Predicted less actual cached tokens.
     pub cached_tokens: ErrorSummary,
@@ -17,38 +17,18 @@ pub struct InsightGauges {
 }
 
 /// All sums since the start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct InsightSnapshot {
-    /// Prompt tokens by bucket.
-    pub waterfalls: Waterfalls,
-    /// Prediction errors and memory use.
-    pub gauges: InsightGauges,
-}
-
-/// Waterfalls by key.
-#[derive(Clone, Debug)]
-pub struct Waterfalls {
-    /// All requests that could be explained.
+    /// Tokens of all requests that could be explained, by bucket.
     pub total: Waterfall,
     /// By tenant's tag, `""` for requests without a salt, `"other"` last where there are too many.
     pub tenants: Vec<(String, Waterfall)>,
     /// By model.
     pub models: Vec<(String, Waterfall)>,
     /// By the prefixes that most requests begin with, those first.
-    pub prefixes: Vec<PrefixRow>,
-}
-
-/// A prefix that many requests begin with.
-#[derive(Clone, Debug)]
-pub struct PrefixRow {
-    /// The key of an early block, 16 digits.
-    pub key: String,
-    /// Requests that begin so, at most.
-    pub requests: u64,
-    /// Most requests by which `requests` may be too high.
-    pub requests_error: u64,
-    /// Its requests' tokens.
-    pub waterfall: Waterfall,
+    pub prefixes: Vec<HotPrefix>,
+    /// Prediction errors and memory use.
+    pub gauges: InsightGauges,
 }
 
 /// Errors of a prediction, in its unit.
@@ -86,12 +66,10 @@ impl InsightSnapshot {
             rows
         };
         Self {
-            waterfalls: Waterfalls {
-                total: sums.total,
-                tenants: rows(&sums.tenants),
-                models: rows(&sums.models),
-                prefixes: sums.prefixes.rows().into_iter().map(prefix).collect(),
-            },
+            total: sums.total,
+            tenants: rows(&sums.tenants),
+            models: rows(&sums.models),
+            prefixes: sums.prefixes.rows(),
             gauges: InsightGauges::of(&sums.outlook, memory),
         }
     }
@@ -105,14 +83,5 @@ impl ErrorSummary {
             p50: errors.absolute(0.5),
             p90: errors.absolute(0.9),
         }
-    }
-}
-
-fn prefix(row: HotPrefix) -> PrefixRow {
-    PrefixRow {
-        key: format!("{:016x}", row.key.0),
-        requests: row.requests,
-        requests_error: row.missed,
-        waterfall: row.waterfall,
     }
 }

@@ -3,7 +3,6 @@ use headstart_core::{Rng, Tier, TokenId};
 use headstart_router::{Candidate, Prompt, PromptKeys, ReservationId};
 
 use super::*;
-use crate::metrics::Metrics;
 
 const SIZE: u32 = 16;
 
@@ -30,7 +29,7 @@ impl Bench {
             record
         });
         let records: Vec<_> = records.collect();
-        self.insight.refresh_metrics(now);
+        self.insight.refresh(&self.metrics, now);
         let ghosts = self.insight.ghosts(now);
         let metrics = self.metrics.render();
         let metrics = metrics.lines().filter(|line| line.contains("prompt_tokens"));

@@ -3,66 +3,16 @@
 
 use headstart_engine::importance::{ImportanceReport, PackCounts, PartialLoadTally};
 use headstart_selective::PartCounts;
-use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 
-use super::{MetricFactory, raise_one, set_one};
+use super::Metrics;
 
 /// Places that parts come from, as a tally has them.
 const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
 
-/// Metrics of partial loads, by replica. Absent where prefixes are never loaded in part.
-pub struct ImportanceMetrics {
-    prompts: IntCounterVec,
-    bytes: IntCounterVec,
-    loaded_bytes: IntCounterVec,
-    tokens: IntCounterVec,
-    amplification: GaugeVec,
-    layers: IntCounterVec,
-    agreement: GaugeVec,
-    missed: GaugeVec,
-    // Results of prompts that were recomputed in full as a check.
-    checks: IntCounterVec,
-    divergence: CounterVec,
-    most_divergence: GaugeVec,
-    barred: IntGaugeVec,
-    // Packs and the units in them.
-    packs: IntGaugeVec,
-    pack_units: IntGaugeVec,
-    packs_pending: IntGaugeVec,
-    packs_made: IntCounterVec,
-    // Parts kept in memory, and their uses and evictions.
-    parts: IntGaugeVec,
-    part_uses: IntCounterVec,
-    part_evictions: IntCounterVec,
-}
-
-impl ImportanceMetrics {
-    pub(super) fn new(make: &MetricFactory) -> Self {
-        Self {
-            prompts: make.counter("headstart_importance_prompts_total"),
-            bytes: make.counter("headstart_importance_bytes_total"),
-            loaded_bytes: make.counter("headstart_importance_loaded_bytes_total"),
-            tokens: make.counter("headstart_importance_tokens_total"),
-            amplification: make.ratio("headstart_importance_read_amplification"),
-            layers: make.counter("headstart_importance_layers_total"),
-            agreement: make.ratio("headstart_importance_agreement"),
-            missed: make.ratio("headstart_importance_missed"),
-            checks: make.counter("headstart_importance_checks_total"),
-            divergence: make.float_counter("headstart_importance_check_kl_nats_total"),
-            most_divergence: make.ratio("headstart_importance_check_kl_nats_max"),
-            barred: make.gauge("headstart_importance_barred_prefixes"),
-            packs: make.gauge("headstart_importance_packs"),
-            pack_units: make.gauge("headstart_importance_pack_units"),
-            packs_pending: make.gauge("headstart_importance_packs_pending"),
-            packs_made: make.counter("headstart_importance_packs_total"),
-            parts: make.gauge("headstart_importance_parts"),
-            part_uses: make.counter("headstart_importance_part_uses_total"),
-            part_evictions: make.counter("headstart_importance_part_evictions_total"),
-        }
-    }
-
-    /// Brings a replica's metrics up to date.
-    pub fn set(&self, replica: &str, report: &ImportanceReport) {
+impl Metrics {
+    /// Brings the metrics of a replica's partial loads up to date. They are absent where prefixes
+    /// are never loaded in part.
+    pub fn set_importance(&self, replica: &str, report: &ImportanceReport) {
         self.set_tally(replica, &report.tally);
         self.set_checks(replica, report);
         self.set_packs(replica, &report.packs);
@@ -71,64 +21,77 @@ impl ImportanceMetrics {
     }
 
     fn set_tally(&self, replica: &str, tally: &PartialLoadTally) {
-        for (counter, label, count) in [
-            (&self.prompts, "loaded", tally.prompts),
-            (&self.prompts, "failed", tally.failed),
-            (&self.prompts, "late", tally.late),
-            (&self.prompts, "left", tally.left),
-            (&self.bytes, "whole", tally.whole_bytes),
-            (&self.bytes, "probes", tally.probe_bytes),
-            (&self.bytes, "rest", tally.rest_bytes),
-            (&self.tokens, "selected", tally.selected_tokens),
-            (&self.tokens, "read", tally.read_tokens),
-            (&self.layers, "all", tally.layers),
-            (&self.layers, "full", tally.full_layers),
+        for (name, label, count) in [
+            ("headstart_importance_prompts_total", "loaded", tally.prompts),
+            ("headstart_importance_prompts_total", "failed", tally.failed),
+            ("headstart_importance_prompts_total", "late", tally.late),
+            ("headstart_importance_prompts_total", "left", tally.left),
+            ("headstart_importance_bytes_total", "whole", tally.whole_bytes),
+            ("headstart_importance_bytes_total", "probes", tally.probe_bytes),
+            ("headstart_importance_bytes_total", "rest", tally.rest_bytes),
+            ("headstart_importance_tokens_total", "selected", tally.selected_tokens),
+            ("headstart_importance_tokens_total", "read", tally.read_tokens),
+            ("headstart_importance_layers_total", "all", tally.layers),
+            ("headstart_importance_layers_total", "full", tally.full_layers),
         ] {
-            raise_one(counter, &[replica, label], count);
+            self.set(name, &[replica, label], count as f64);
         }
         for (source, bytes) in SOURCES.iter().zip(tally.bytes) {
-            raise_one(&self.loaded_bytes, &[replica, source], bytes);
+            let labels = [replica, source];
+            self.set("headstart_importance_loaded_bytes_total", &labels, bytes as f64);
         }
         // None says anything before there was a layer.
         if tally.layers > 0 {
             let layers = tally.layers as f64;
-            let set = |gauge: &GaugeVec, value| gauge.with_label_values(&[replica]).set(value);
-            set(&self.amplification, tally.read_amplification());
-            set(&self.agreement, tally.agreement / layers);
-            set(&self.missed, tally.missed / layers);
+            let amplification = tally.read_amplification();
+            self.set("headstart_importance_read_amplification", &[replica], amplification);
+            self.set("headstart_importance_agreement", &[replica], tally.agreement / layers);
+            self.set("headstart_importance_missed", &[replica], tally.missed / layers);
         }
     }
 
+    /// Results of prompts that were recomputed in full as a check.
     fn set_checks(&self, replica: &str, report: &ImportanceReport) {
         let guard = &report.guard;
-        raise_one(&self.checks, &[replica, "compared"], guard.compared);
-        raise_one(&self.checks, &[replica, "agreed"], guard.agreed);
-        raise_one(&self.checks, &[replica, "barred"], report.barred.prefixes);
-        let sum = self.divergence.with_label_values(&[replica]);
-        // A counter takes no negative step.
-        sum.inc_by((guard.kl_sum - sum.get()).max(0.0));
-        self.most_divergence.with_label_values(&[replica]).set(f64::from(guard.kl_max));
-        set_one(&self.barred, &[replica], guard.barred as i64);
+        for (outcome, count) in [
+            ("compared", guard.compared),
+            ("agreed", guard.agreed),
+            ("barred", report.barred.prefixes),
+        ] {
+            self.set("headstart_importance_checks_total", &[replica, outcome], count as f64);
+        }
+        self.set("headstart_importance_check_kl_nats_total", &[replica], guard.kl_sum);
+        self.set("headstart_importance_check_kl_nats_max", &[replica], f64::from(guard.kl_max));
+        self.set("headstart_importance_barred_prefixes", &[replica], guard.barred as f64);
     }
 
+    /// Packs and the units in them.
     fn set_packs(&self, replica: &str, counts: &PackCounts) {
         let &PackCounts { packs, units, pending, made, failed } = counts;
-        set_one(&self.packs, &[replica], packs as i64);
-        set_one(&self.pack_units, &[replica], units as i64);
-        set_one(&self.packs_pending, &[replica], pending as i64);
-        raise_one(&self.packs_made, &[replica, "made"], made);
-        raise_one(&self.packs_made, &[replica, "failed"], failed);
+        self.set("headstart_importance_packs", &[replica], packs as f64);
+        self.set("headstart_importance_pack_units", &[replica], units as f64);
+        self.set("headstart_importance_packs_pending", &[replica], pending as f64);
+        self.set("headstart_importance_packs_total", &[replica, "made"], made as f64);
+        self.set("headstart_importance_packs_total", &[replica, "failed"], failed as f64);
     }
 
+    /// Parts kept in memory, and their uses and evictions.
     fn set_parts(&self, [replica, part]: [&str; 2], counts: &PartCounts) {
+        let used = |source: &str, uses: u64| {
+            let labels = [replica, part, source];
+            self.set("headstart_importance_part_uses_total", &labels, uses as f64);
+        };
         for level in &counts.levels {
             let tier = level.tier.name();
-            set_one(&self.parts, &[replica, part, tier, "kept"], level.parts as i64);
-            set_one(&self.parts, &[replica, part, tier, "capacity"], level.capacity as i64);
-            raise_one(&self.part_uses, &[replica, part, tier], level.hits);
-            raise_one(&self.part_evictions, &[replica, part, tier], level.evictions);
+            for (what, parts) in [("kept", level.parts), ("capacity", level.capacity)] {
+                let labels = [replica, part, tier, what];
+                self.set("headstart_importance_parts", &labels, parts as f64);
+            }
+            used(tier, level.hits);
+            let (labels, evictions) = ([replica, part, tier], level.evictions as f64);
+            self.set("headstart_importance_part_evictions_total", &labels, evictions);
         }
-        raise_one(&self.part_uses, &[replica, part, "disk"], counts.misses);
+        used("disk", counts.misses);
     }
 }
 
@@ -183,12 +146,12 @@ mod tests {
     fn what_an_engine_reports_is_told() {
         let metrics = Metrics::new();
         assert!(!metrics.render().contains("headstart_importance_"));
-        metrics.importance.set("1", &report());
+        metrics.set_importance("1", &report());
         let mut later = report();
         later.guard.kl_sum = 1.0;
         later.guard.barred = 0;
         later.tally.prompts = 9;
-        metrics.importance.set("1", &later);
+        metrics.set_importance("1", &later);
         let text = metrics.render();
         for line in [
             "prompts_total{outcome=\"loaded\",replica=\"1\"} 9",
@@ -230,7 +193,7 @@ mod tests {
     fn before_the_first_layer_nothing_is_said_of_layers() {
         let metrics = Metrics::new();
         let nothing = ImportanceReport { tally: PartialLoadTally::default(), ..report() };
-        metrics.importance.set("0", &nothing);
+        metrics.set_importance("0", &nothing);
         let text = metrics.render();
         assert!(!text.contains("amplification{") && !text.contains("agreement{"));
         assert!(text.contains("headstart_importance_prompts_total"));

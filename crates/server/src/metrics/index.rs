@@ -2,9 +2,9 @@
 
 use headstart_prompt::prefix_tokens::PrefixTokensStats;
 use headstart_router::IndexStats;
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
+use prometheus::{Histogram, HistogramVec, IntCounterVec};
 
-use super::{MetricFactory, raise, raise_one};
+use super::{MetricFactory, Metrics};
 
 /// Seconds; from a look-up in the processor's cache to one behind a stalled machine.
 const MOMENTS: [f64; 13] =
@@ -20,7 +20,7 @@ const AHEAD_MAX_S: f64 = 2.0;
 /// Longest lag that is believed, seconds: what is published live is applied at once, or never.
 const LAG_MAX_S: f64 = 600.0;
 
-/// Accuracy, latency and size of the router's index.
+/// Accuracy and latency of the router's index, and the events that fill it.
 pub struct IndexMetrics {
     /// Cached tokens that the index predicted, of requests whose engine said what it found.
     pub predicted: IntCounterVec,
@@ -34,8 +34,8 @@ pub struct IndexMetrics {
     pub hash: Histogram,
     /// Time from a prompt's text to its tokens.
     pub tokenize: Histogram,
-    /// Bytes of prompts by whether their tokens were known.
-    tokenized: IntCounterVec,
+    /// KV events applied, batches lost, events skipped, clears.
+    pub kv_events: IntCounterVec,
     /// From the engine's time stamp of a batch of events to its application.
     pub event_lag: HistogramVec,
     /// Batches of events whose time stamp cannot be right.
@@ -44,15 +44,6 @@ pub struct IndexMetrics {
     skipped_events: IntCounterVec,
     /// Comparisons of this gateway's prompts with the engine's.
     pub drift_checks: IntCounterVec,
-    // Sizes of the index, and what it gave up.
-    bytes: IntGauge,
-    prefix_tokens: IntGauge,
-    doubtful: IntGauge,
-    held: IntGauge,
-    orphans: IntCounter,
-    unknown_removals: IntCounter,
-    malformed: IntCounter,
-    evicted: IntCounter,
 }
 
 impl IndexMetrics {
@@ -64,19 +55,11 @@ impl IndexMetrics {
             lookup: make.plain_histogram("headstart_index_lookup_seconds", &MOMENTS),
             hash: make.plain_histogram("headstart_prompt_hash_seconds", &MOMENTS),
             tokenize: make.plain_histogram("headstart_prompt_tokenize_seconds", &MOMENTS),
-            tokenized: make.counter("headstart_prompt_bytes_total"),
+            kv_events: make.counter("headstart_kv_events_total"),
             event_lag: make.histogram("headstart_kv_event_lag_seconds", &super::SECONDS),
             implausible_stamps: make.counter("headstart_kv_event_implausible_stamps_total"),
             skipped_events: make.counter("headstart_kv_events_skipped_total"),
             drift_checks: make.counter("headstart_prompt_drift_checks_total"),
-            bytes: make.plain_gauge("headstart_index_bytes"),
-            prefix_tokens: make.plain_gauge("headstart_prefix_tokens_bytes"),
-            doubtful: make.plain_gauge("headstart_index_doubtful_entries"),
-            held: make.plain_gauge("headstart_index_held_blocks"),
-            orphans: make.plain_counter("headstart_index_orphans_total"),
-            unknown_removals: make.plain_counter("headstart_index_unknown_removals_total"),
-            malformed: make.plain_counter("headstart_index_malformed_events_total"),
-            evicted: make.plain_counter("headstart_index_evicted_blocks_total"),
         }
     }
 
@@ -113,23 +96,30 @@ impl IndexMetrics {
         let labels = [replica, reason];
         self.skipped_events.with_label_values(&labels).inc_by(events);
     }
+}
 
-    /// Brings what the cache of tokenized prefixes counts up to date.
-    pub fn set_prompt_tokens(&self, stats: &PrefixTokensStats) {
-        raise_one(&self.tokenized, &["known"], stats.hit_bytes);
-        raise_one(&self.tokenized, &["new"], stats.miss_bytes);
-        self.prefix_tokens.set(stats.held_bytes as i64);
+impl Metrics {
+    /// Brings what the cache of tokenized prefixes counts up to date, where there is one.
+    pub fn set_prompt_tokens(&self, stats: Option<&PrefixTokensStats>) {
+        let held_bytes = stats.map_or(0, |stats| stats.held_bytes);
+        self.set("headstart_prefix_tokens_bytes", &[], held_bytes as f64);
+        if let Some(stats) = stats {
+            for (outcome, bytes) in [("known", stats.hit_bytes), ("new", stats.miss_bytes)] {
+                self.set("headstart_prompt_bytes_total", &[outcome], bytes as f64);
+            }
+        }
     }
 
-    /// Brings what is kept in the index up to date.
-    pub fn set_stats(&self, stats: &IndexStats) {
-        self.bytes.set(stats.bytes as i64);
-        self.doubtful.set(stats.doubtful as i64);
-        self.held.set(stats.held as i64);
-        raise(&self.orphans, stats.orphans);
-        raise(&self.unknown_removals, stats.unknown_removals);
-        raise(&self.malformed, stats.malformed_events);
-        raise(&self.evicted, stats.evicted);
+    /// Brings the sizes of the index, and what it gave up, up to date.
+    pub fn set_index(&self, strategy: &str, stats: &IndexStats) {
+        self.set("headstart_index_entries", &[strategy], stats.entries as f64);
+        self.set("headstart_index_bytes", &[], stats.bytes as f64);
+        self.set("headstart_index_doubtful_entries", &[], stats.doubtful as f64);
+        self.set("headstart_index_held_blocks", &[], stats.held as f64);
+        self.set("headstart_index_orphans_total", &[], stats.orphans as f64);
+        self.set("headstart_index_unknown_removals_total", &[], stats.unknown_removals as f64);
+        self.set("headstart_index_malformed_events_total", &[], stats.malformed_events as f64);
+        self.set("headstart_index_evicted_blocks_total", &[], stats.evicted as f64);
     }
 }
 
@@ -156,26 +146,5 @@ mod tests {
         check(&[-3600.0, 1.0, -2.5], (1.0, 1, 2, 0));
         check(&[3600.0, 601.0, 1.7e9], (0.0, 0, 0, 3));
         check(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY], (0.0, 0, 1, 2));
-    }
-
-    #[test]
-    fn a_stream_is_in_one_state_or_in_none() {
-        use headstart_router::stream::StreamStatus::{Complete, Down};
-        let metrics = Metrics::new();
-        let states = |status| {
-            metrics.replicas.set_stream("3", status);
-            let text = metrics.render();
-            let lines = text.lines().filter(|line| line.starts_with("headstart_kv_stream_state{"));
-            let lines: Vec<_> = lines.map(str::to_owned).collect();
-            let held = lines.iter().filter(|line| line.ends_with(" 1"));
-            (lines.len(), held.cloned().collect::<Vec<_>>())
-        };
-        assert_eq!(states(None), (0, vec![]));
-        for status in [Complete, Down] {
-            let line =
-                format!("headstart_kv_stream_state{{replica=\"3\",state=\"{}\"}} 1", status.name());
-            assert_eq!(states(Some(status)), (4, vec![line]));
-        }
-        assert_eq!(states(None), (0, vec![]));
     }
 }

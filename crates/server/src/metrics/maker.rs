@@ -1,11 +1,16 @@
 //! Makes metrics from the rows of their table, and registers them.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    IntCounterVec, Opts, Registry,
 };
+
+use crate::lock::lock;
 
 /// Kind, name, labels and help text of every metric, one a line.
 const TABLE: &str = include_str!("table.txt");
@@ -14,6 +19,13 @@ const TABLE: &str = include_str!("table.txt");
 #[derive(Default)]
 pub(super) struct MetricFactory {
     registry: Registry,
+    /// By name, the metrics whose figures are kept elsewhere and copied before each scrape.
+    copied: Mutex<BTreeMap<&'static str, CopiedMetric>>,
+}
+
+enum CopiedMetric {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
 }
 
 /// Name, kind, help text and labels of a metric.
@@ -81,15 +93,36 @@ impl MetricFactory {
         self.register(CounterVec::new(entry.options(), &entry.labels))
     }
 
-    pub(super) fn gauge(&self, name: &str) -> IntGaugeVec {
-        let entry = MetricEntry::of("gauge", name);
-        self.register(IntGaugeVec::new(entry.options(), &entry.labels))
+    /// Sets a gauge, or brings a counter up to a count. The metric is made when it is first set.
+    pub(super) fn set(&self, name: &'static str, labels: &[&str], figure: f64) {
+        match lock(&self.copied).entry(name).or_insert_with(|| self.copied(name)) {
+            CopiedMetric::Gauge(gauge) => gauge.with_label_values(labels).set(figure),
+            CopiedMetric::Counter(counter) => {
+                let counter = counter.with_label_values(labels);
+                // A count that started again at 0 leaves the counter where it is: a counter never
+                // falls.
+                counter.inc_by((figure - counter.get()).max(0.0));
+            }
+        }
     }
 
-    /// A gauge of fractions. Without labels it is absent until it is set.
-    pub(super) fn ratio(&self, name: &str) -> GaugeVec {
-        let entry = MetricEntry::of("gauge", name);
-        self.register(GaugeVec::new(entry.options(), &entry.labels))
+    /// Drops all series of a metric that `set` made.
+    pub(super) fn forget(&self, name: &str) {
+        match lock(&self.copied).get(name) {
+            Some(CopiedMetric::Gauge(gauge)) => gauge.reset(),
+            Some(CopiedMetric::Counter(counter)) => counter.reset(),
+            None => {}
+        }
+    }
+
+    fn copied(&self, name: &str) -> CopiedMetric {
+        let is_gauge = MetricEntry::all().any(|entry| entry.kind == "gauge" && entry.name == name);
+        if is_gauge {
+            let entry = MetricEntry::of("gauge", name);
+            CopiedMetric::Gauge(self.register(GaugeVec::new(entry.options(), &entry.labels)))
+        } else {
+            CopiedMetric::Counter(self.float_counter(name))
+        }
     }
 
     pub(super) fn histogram(&self, name: &str, buckets: &[f64]) -> HistogramVec {
@@ -103,10 +136,6 @@ impl MetricFactory {
 
     pub(super) fn plain_float_counter(&self, name: &str) -> Counter {
         self.register(Counter::with_opts(MetricEntry::plain("counter", name).options()))
-    }
-
-    pub(super) fn plain_gauge(&self, name: &str) -> IntGauge {
-        self.register(IntGauge::with_opts(MetricEntry::plain("gauge", name).options()))
     }
 
     pub(super) fn plain_histogram(&self, name: &str, buckets: &[f64]) -> Histogram {
@@ -124,22 +153,42 @@ impl MetricFactory {
 
 #[cfg(test)]
 mod tests {
-    use headstart_insight::prices::PriceTable;
+    use std::path::Path;
 
-    use super::super::Metrics;
     use super::*;
 
+    /// The names of our own metrics that the module spells.
+    fn spelled() -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let files = std::fs::read_dir(folder.join("metrics")).expect("the module");
+        let files = files.map(|file| file.expect("an entry").path());
+        let sources = files.chain([folder.join("metrics.rs")]);
+        let sources = sources.filter(|path| path.extension().is_some_and(|kind| kind == "rs"));
+        let sources = sources.map(|path| {
+            let source = std::fs::read_to_string(path).expect("a source");
+            // A name that only tests spell is made nowhere.
+            source.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+        });
+        let source: String = sources.collect();
+        let literals = source.split('"').filter(|text| {
+            let is_name = |byte: u8| b"abcdefghijklmnopqrstuvwxyz0123456789_:".contains(&byte);
+            text.bytes().all(is_name) && !text.ends_with('_')
+        });
+        literals.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
     #[test]
-    fn each_row_is_a_metric() {
-        let metrics = Metrics::priced(Some(PriceTable::default()));
-        drop(metrics.with_insight());
-        drop(metrics.with_predictions());
-        metrics.with_shared_index();
-        metrics.with_shadow();
+    fn each_row_is_a_metric_and_each_metric_has_a_row() {
+        let spelled = spelled();
         for entry in MetricEntry::all() {
-            let again = IntGaugeVec::new(entry.options(), &entry.labels).expect("valid");
-            let registered = metrics.make.registry.register(Box::new(again));
-            assert!(registered.is_err(), "{} is made nowhere", entry.name);
+            assert!(
+                spelled.iter().any(|name| name == entry.name),
+                "{} is made nowhere",
+                entry.name
+            );
+        }
+        for name in spelled.iter().filter(|name| name.starts_with("headstart_")) {
+            assert!(MetricEntry::all().any(|entry| entry.name == name), "{name} has no row");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Metrics of predictions; registered only with a predictor.
 
-use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Counter, Histogram, IntCounter, IntCounterVec};
 
-use super::{MetricFactory, Metrics, raise, raise_one};
+use super::{MetricFactory, Metrics};
 use crate::prediction::PredictorStatus;
 
 /// Seconds; from the built-in encoder's tenth of a millisecond to a queue of half a minute.
@@ -15,7 +15,7 @@ const GAPS: [f64; 10] = [1.0, 3.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 
 /// Probabilities.
 const TENTHS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// Outcomes, latency and accuracy of predictions.
+/// Outcomes and latency of predictions.
 #[derive(Clone, Debug)]
 pub struct PredictionMetrics {
     /// Chat requests by how their prediction ended.
@@ -24,49 +24,16 @@ pub struct PredictionMetrics {
     pub latency: Histogram,
     /// Probabilities that the model predicted.
     pub probability: Histogram,
-    queue: IntGauge,
-    /// Turns and their outcomes.
-    pub turns: TurnMetrics,
-    /// State of the predictor.
-    pub predictor: PredictorMetrics,
-}
-
-/// Turns, their outcomes, and the gaps between them.
-#[derive(Clone, Debug)]
-pub struct TurnMetrics {
     /// Turns by their outcome.
     pub outcomes: IntCounterVec,
     /// Outcomes that the predictor was not told.
     pub outcomes_lost: IntCounter,
     /// Between the end of an answer and the conversation's next request.
     pub gap: Histogram,
-    tracked: IntGauge,
-    forgotten: IntCounter,
-}
-
-/// State, load and calibration of the predictor.
-#[derive(Clone, Debug)]
-pub struct PredictorMetrics {
     /// Work of the predictor's thread, seconds.
     pub busy: Counter,
-    /// Calls that panicked.
+    /// Calls of the predictor that panicked.
     pub panics: IntCounter,
-    fallback: IntGauge,
-    /// Without labels; a vector, because there is no series where nothing is known.
-    calibration_error: GaugeVec,
-    /// Likewise.
-    excess_log_loss: GaugeVec,
-    model: IntGaugeVec,
-    model_files: IntCounterVec,
-    log_records: IntCounter,
-}
-
-impl Metrics {
-    /// Adds the metrics of predictions; once.
-    #[must_use]
-    pub fn with_predictions(&self) -> PredictionMetrics {
-        PredictionMetrics::new(&self.make)
-    }
 }
 
 impl PredictionMetrics {
@@ -75,76 +42,61 @@ impl PredictionMetrics {
             predictions: make.counter("headstart_predictions_total"),
             latency: make.plain_histogram("headstart_prediction_seconds", &LATENCY),
             probability: make.plain_histogram("headstart_prediction_probability", &TENTHS),
-            queue: make.plain_gauge("headstart_prediction_queue"),
-            turns: TurnMetrics::new(make),
-            predictor: PredictorMetrics::new(make),
+            outcomes: make.counter("headstart_turns_total"),
+            outcomes_lost: make.plain_counter("headstart_turn_outcomes_lost_total"),
+            gap: make.plain_histogram("headstart_turn_gap_seconds", &GAPS),
+            busy: make.plain_float_counter("headstart_predictor_busy_seconds_total"),
+            panics: make.plain_counter("headstart_predictor_panics_total"),
         }
     }
 
     /// Brings the counts that are kept elsewhere up to date: numbers that reached their request in
     /// time, and those that did not.
     pub fn raise_ends(&self, in_time: u64, late: u64) {
-        raise_one(&self.predictions, &["model"], in_time);
-        raise_one(&self.predictions, &["late"], late);
+        for (outcome, count) in [("model", in_time), ("late", late)] {
+            let counter = self.predictions.with_label_values(&[outcome]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds the metrics of predictions; once.
+    #[must_use]
+    pub fn with_predictions(&self) -> PredictionMetrics {
+        PredictionMetrics::new(&self.make)
     }
 
     /// Sets the sizes: questions waiting, turns tracked, turns forgotten so far.
-    pub fn set_sizes(&self, waiting: usize, tracked: usize, forgotten: u64) {
-        self.queue.set(waiting as i64);
-        self.turns.tracked.set(tracked as i64);
-        raise(&self.turns.forgotten, forgotten);
-    }
-}
-
-impl TurnMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        Self {
-            outcomes: make.counter("headstart_turns_total"),
-            outcomes_lost: make.plain_counter("headstart_turn_outcomes_lost_total"),
-            gap: make.plain_histogram("headstart_turn_gap_seconds", &GAPS),
-            tracked: make.plain_gauge("headstart_turns_tracked"),
-            forgotten: make.plain_counter("headstart_turns_forgotten_total"),
-        }
-    }
-}
-
-impl PredictorMetrics {
-    fn new(make: &MetricFactory) -> Self {
-        Self {
-            busy: make.plain_float_counter("headstart_predictor_busy_seconds_total"),
-            panics: make.plain_counter("headstart_predictor_panics_total"),
-            fallback: make.plain_gauge("headstart_predictor_fallback"),
-            calibration_error: make.ratio("headstart_predictor_calibration_error"),
-            excess_log_loss: make.ratio("headstart_predictor_excess_log_loss"),
-            model: make.gauge("headstart_predictor_model_info"),
-            model_files: make.counter("headstart_predictor_model_files_total"),
-            log_records: make.plain_counter("headstart_prediction_log_records_total"),
-        }
+    pub fn set_prediction_sizes(&self, waiting: usize, tracked: usize, forgotten: u64) {
+        self.set("headstart_prediction_queue", &[], waiting as f64);
+        self.set("headstart_turns_tracked", &[], tracked as f64);
+        self.set("headstart_turns_forgotten_total", &[], forgotten as f64);
     }
 
     /// Sets what the predictor says of itself.
-    pub fn set_status(&self, status: &PredictorStatus) {
-        self.fallback.set(i64::from(status.is_fallback));
+    pub fn set_predictor(&self, status: &PredictorStatus) {
+        self.set("headstart_predictor_fallback", &[], f64::from(u8::from(status.is_fallback)));
         let known = status.calibration;
-        set_or_remove(&self.calibration_error, known.map(|calibration| calibration.error));
-        set_or_remove(&self.excess_log_loss, known.map(|calibration| calibration.excess_log_loss));
-        // The model is a label: the series of the one before must go.
-        self.model.reset();
-        if let Some(fingerprint) = &status.model {
-            self.model.with_label_values(&[fingerprint]).set(1);
+        for (name, figure) in [
+            ("headstart_predictor_calibration_error", known.map(|known| known.error)),
+            ("headstart_predictor_excess_log_loss", known.map(|known| known.excess_log_loss)),
+        ] {
+            match figure {
+                Some(figure) => self.set(name, &[], figure),
+                // A 0 would say that all is well, and an old value that it is still so.
+                None => self.make.forget(name),
+            }
         }
-        raise_one(&self.model_files, &["loaded"], status.swaps);
-        raise_one(&self.model_files, &["refused"], status.refused);
-        raise(&self.log_records, status.log_records);
-    }
-}
-
-/// A figure that is not known has no series: a 0 would say that all is well, and an old value that
-/// it is still so.
-fn set_or_remove(gauge: &GaugeVec, figure: Option<f64>) {
-    match figure {
-        Some(figure) => gauge.with_label_values::<&str>(&[]).set(figure),
-        None => gauge.reset(),
+        // The model is a label: the series of the one before must go.
+        self.make.forget("headstart_predictor_model_info");
+        if let Some(fingerprint) = &status.model {
+            self.set("headstart_predictor_model_info", &[fingerprint], 1.0);
+        }
+        for (outcome, files) in [("loaded", status.swaps), ("refused", status.refused)] {
+            self.set("headstart_predictor_model_files_total", &[outcome], files as f64);
+        }
+        self.set("headstart_prediction_log_records_total", &[], status.log_records as f64);
     }
 }
 
@@ -156,9 +108,8 @@ mod tests {
     #[test]
     fn what_is_not_known_of_a_model_has_no_series() {
         let metrics = Metrics::new();
-        let predictor = metrics.with_predictions().predictor;
         let check = |calibration: Option<RecentCalibration>, expected: [Option<&str>; 2]| {
-            predictor.set_status(&PredictorStatus { calibration, ..PredictorStatus::default() });
+            metrics.set_predictor(&PredictorStatus { calibration, ..PredictorStatus::default() });
             let text = metrics.render();
             let value = |name: &str| {
                 let mut lines = text.lines();

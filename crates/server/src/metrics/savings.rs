@@ -63,11 +63,11 @@ impl PromptSources {
 
 /// Prompt tokens by source, and the time and money that caches save.
 pub struct SavingsMetrics {
-    by_source: IntCounterVec,
+    pub(super) by_source: IntCounterVec,
     created: IntCounterVec,
     engine_cached: IntCounterVec,
-    prefill_s: CounterVec,
-    money: Option<(PriceTable, CounterVec)>,
+    pub(super) prefill_s: CounterVec,
+    pub(super) money: Option<(PriceTable, CounterVec)>,
 }
 
 impl SavingsMetrics {
@@ -136,18 +136,6 @@ impl SavingsMetrics {
     #[must_use]
     pub fn prices(&self) -> Option<&PriceTable> {
         self.money.as_ref().map(|(prices, _)| prices)
-    }
-
-    pub(super) fn by_source(&self) -> &IntCounterVec {
-        &self.by_source
-    }
-
-    pub(super) fn prefill_s(&self) -> &CounterVec {
-        &self.prefill_s
-    }
-
-    pub(super) fn money(&self) -> Option<&CounterVec> {
-        self.money.as_ref().map(|(_, money)| money)
     }
 
     fn computed(&self, [model, replica]: [&str; 2], tokens: usize) {

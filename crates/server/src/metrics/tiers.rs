@@ -2,16 +2,15 @@
 //! and what wears them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use headstart_core::transfer::{
     DevicePart, PartName, Transfer, TransferId, TransferReport, TransferResult,
 };
 use headstart_core::{BlockHash, BlockMover, Tier};
-use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
+use prometheus::HistogramVec;
 
-use super::{MetricFactory, raise_one, set_one};
+use super::{MetricFactory, Metrics};
 
 /// Seconds; from a unit in host memory to an object store that is nearly given up.
 const LOADS: [f64; 15] =
@@ -59,81 +58,54 @@ pub struct TierReport {
     pub lost: Vec<(&'static str, u64)>,
 }
 
-/// Metrics of the tiers below host memory.
-pub struct TierMetrics {
-    load_seconds: HistogramVec,
-    up: IntGaugeVec,
-    records: IntGaugeVec,
-    bytes: IntGaugeVec,
-    moved_bytes: IntCounterVec,
-    amplification: GaugeVec,
-    commands: IntCounterVec,
-    parts: IntCounterVec,
-    retries: IntCounterVec,
-    cleaned: IntCounterVec,
-    quarantined: IntCounterVec,
-    lost: IntCounterVec,
+/// Times of loads by tier.
+pub(super) fn load_seconds(make: &MetricFactory) -> HistogramVec {
+    make.histogram("headstart_tier_load_seconds", &LOADS)
 }
 
-impl TierMetrics {
-    pub(super) fn new(make: &MetricFactory) -> Self {
-        Self {
-            load_seconds: make.histogram("headstart_tier_load_seconds", &LOADS),
-            up: make.gauge("headstart_tier_up"),
-            records: make.gauge("headstart_tier_records"),
-            bytes: make.gauge("headstart_tier_bytes"),
-            moved_bytes: make.counter("headstart_tier_bytes_total"),
-            amplification: make.ratio("headstart_tier_write_amplification"),
-            commands: make.counter("headstart_tier_commands_total"),
-            parts: make.counter("headstart_tier_parts_total"),
-            retries: make.counter("headstart_tier_retries_total"),
-            cleaned: make.counter("headstart_tier_cleaned_segments_total"),
-            quarantined: make.counter("headstart_tier_quarantined_records_total"),
-            lost: make.counter("headstart_tier_lost_records_total"),
-        }
-    }
-
-    /// Brings all up to date.
-    pub fn set(&self, report: &TierReport) {
+impl Metrics {
+    /// Brings what a tier says of itself up to date.
+    pub fn set_tier(&self, report: &TierReport) {
         let tier = report.tier.name();
-        set_one(&self.up, &[tier, "reads"], i64::from(report.reads));
-        set_one(&self.up, &[tier, "writes"], i64::from(report.writes));
-        set_one(&self.records, &[tier], report.records as i64);
-        for (what, bytes) in [("records", report.record_bytes), ("files", report.file_bytes)] {
-            if let Some(bytes) = bytes {
-                set_one(&self.bytes, &[tier, what], bytes as i64);
-            }
+        for (what, is_so) in [("reads", report.reads), ("writes", report.writes)] {
+            self.set("headstart_tier_up", &[tier, what], f64::from(u8::from(is_so)));
         }
+        self.set("headstart_tier_records", &[tier], report.records as f64);
         // Before anything is stored, the ratio says nothing.
         if report.stored_bytes > 0 {
             let ratio = report.written_bytes as f64 / report.stored_bytes as f64;
-            self.amplification.with_label_values(&[tier]).set(ratio);
+            self.set("headstart_tier_write_amplification", &[tier], ratio);
         }
-        for (counter, label, count) in [
-            (&self.moved_bytes, "read", Some(report.read_bytes)),
-            (&self.moved_bytes, "stored", Some(report.stored_bytes)),
-            (&self.moved_bytes, "moved", report.moved_bytes),
-            (&self.moved_bytes, "written", Some(report.written_bytes)),
-            (&self.commands, "stored", Some(report.stored)),
-            (&self.commands, "loaded", Some(report.loaded)),
-            (&self.commands, "failed", Some(report.failed)),
+        for (name, label, count) in [
+            ("headstart_tier_bytes", "records", report.record_bytes),
+            ("headstart_tier_bytes", "files", report.file_bytes),
+            ("headstart_tier_bytes_total", "read", Some(report.read_bytes)),
+            ("headstart_tier_bytes_total", "stored", Some(report.stored_bytes)),
+            ("headstart_tier_bytes_total", "moved", report.moved_bytes),
+            ("headstart_tier_bytes_total", "written", Some(report.written_bytes)),
+            ("headstart_tier_commands_total", "stored", Some(report.stored)),
+            ("headstart_tier_commands_total", "loaded", Some(report.loaded)),
+            ("headstart_tier_commands_total", "failed", Some(report.failed)),
         ] {
             if let Some(count) = count {
-                raise_one(counter, &[tier, label], count);
+                self.set(name, &[tier, label], count as f64);
             }
         }
-        for (counter, count) in [
-            (&self.retries, report.retries),
-            (&self.cleaned, report.cleaned_segments),
-            (&self.quarantined, Some(report.quarantined)),
+        for (name, count) in [
+            ("headstart_tier_retries_total", report.retries),
+            ("headstart_tier_cleaned_segments_total", report.cleaned_segments),
+            ("headstart_tier_quarantined_records_total", Some(report.quarantined)),
         ] {
             if let Some(count) = count {
-                raise_one(counter, &[tier], count);
+                self.set(name, &[tier], count as f64);
             }
         }
-        for (counter, counts) in [(&self.parts, &report.parts), (&self.lost, &report.lost)] {
+        for (name, counts) in [
+            ("headstart_tier_parts_total", &report.parts),
+            ("headstart_tier_lost_records_total", &report.lost),
+        ] {
             for &(label, count) in counts {
-                raise_one(counter, &[tier, label], count);
+                self.set(name, &[tier, label], count as f64);
             }
         }
     }
@@ -142,14 +114,14 @@ impl TierMetrics {
 /// A mover whose loads are timed, for the metrics.
 pub(crate) struct TimedMover {
     mover: Box<dyn BlockMover>,
-    metrics: Arc<TierMetrics>,
+    load_seconds: HistogramVec,
     /// As many as may be on their way.
     loads: HashMap<TransferId, (Tier, Instant)>,
 }
 
 impl TimedMover {
-    pub(crate) fn new(mover: Box<dyn BlockMover>, metrics: Arc<TierMetrics>) -> Self {
-        Self { mover, metrics, loads: HashMap::new() }
+    pub(crate) fn new(mover: Box<dyn BlockMover>, load_seconds: HistogramVec) -> Self {
+        Self { mover, load_seconds, loads: HashMap::new() }
     }
 }
 
@@ -179,8 +151,7 @@ impl BlockMover for TimedMover {
             if let Some((tier, asked_at)) = self.loads.remove(id)
                 && *result == TransferResult::Done
             {
-                let histogram = &self.metrics.load_seconds;
-                let histogram = histogram.with_label_values(&[tier.name()]);
+                let histogram = self.load_seconds.with_label_values(&[tier.name()]);
                 // The load ended before this poll, by `ago`.
                 let took = asked_at.elapsed().saturating_sub(*ago);
                 histogram.observe(took.as_secs_f64());
@@ -199,7 +170,6 @@ impl BlockMover for TimedMover {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Metrics;
     use super::*;
 
     #[test]
@@ -225,9 +195,9 @@ mod tests {
             quarantined: 5,
             lost: vec![("evicted", 6)],
         };
-        metrics.tiers.set(&report);
+        metrics.set_tier(&report);
         report.quarantined = 8;
-        metrics.tiers.set(&report);
+        metrics.set_tier(&report);
         let text = metrics.render();
         for line in [
             "headstart_tier_up{tier=\"disk\",what=\"reads\"} 1",
@@ -288,7 +258,7 @@ mod tests {
     #[test]
     fn loads_that_worked_are_timed_by_tier() {
         let metrics = Metrics::new();
-        let mut mover = TimedMover::new(Box::new(Every::default()), metrics.tiers.clone());
+        let mut mover = TimedMover::new(Box::new(Every::default()), metrics.load_seconds.clone());
         for number in 0..6 {
             let (id, name) = (TransferId(number), BlockHash::from_u64(number));
             let from = [Tier::Host, Tier::Disk][usize::from(number > 2)];

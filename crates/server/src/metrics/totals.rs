@@ -59,7 +59,7 @@ impl Metrics {
         let mut totals = Totals {
             requests: sum(&self.requests.routed) as u64,
             generated: sum(&self.requests.generation_tokens) as u64,
-            prefill_s: sum(self.savings.prefill_s()),
+            prefill_s: sum(&self.savings.prefill_s),
             first_tokens: buckets(&self.requests.ttft),
             foretold: [
                 sum(&self.index.predicted) as u64,
@@ -76,7 +76,7 @@ impl Metrics {
                 *totals.errors.entry(status).or_default() += count;
             }
         });
-        each(self.savings.by_source(), |metric| {
+        each(&self.savings.by_source, |metric| {
             let tokens = metric.get_counter().get_value() as u64;
             let source = label(metric, "source");
             let place = FOUND_IN.iter().position(|name| *name == source);
@@ -91,7 +91,7 @@ impl Metrics {
                 None => totals.computed += tokens,
             }
         });
-        if let Some(money) = self.savings.money() {
+        if let Some((_, money)) = &self.savings.money {
             each(money, |metric| {
                 let currency = label(metric, "currency").to_owned();
                 *totals.money.entry(currency).or_default() += metric.get_counter().get_value();

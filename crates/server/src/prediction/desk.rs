@@ -19,7 +19,7 @@ use super::{
     ConversationPredictor, PredictionConfig, PredictorStatus, TurnId, TurnOutcome, TurnQuestion,
 };
 use crate::lock::lock;
-use crate::metrics::PredictionMetrics;
+use crate::metrics::{Metrics, PredictionMetrics};
 use crate::replica::EmbeddedReplica;
 
 /// Turns that are remembered, so that their continuation is known: a busy quarter of an hour (70
@@ -93,7 +93,7 @@ impl Predictions {
         drop(tracker);
         self.note(outcomes);
         if let Some(gap) = sighting.gap {
-            self.metrics.turns.gap.observe(gap.as_secs_f64());
+            self.metrics.gap.observe(gap.as_secs_f64());
         }
         let ticket = Arc::<PredictionTicket>::default();
         let Sighting { id, conversation, gap, is_repeat } = sighting;
@@ -131,14 +131,14 @@ impl Predictions {
         if !outcomes.is_empty() {
             self.count_outcomes(&outcomes);
             let lost = self.queue.tell(outcomes);
-            self.metrics.turns.outcomes_lost.inc_by(lost as u64);
+            self.metrics.outcomes_lost.inc_by(lost as u64);
         }
     }
 
     pub(super) fn count_outcomes(&self, outcomes: &[TurnOutcome]) {
         for outcome in outcomes {
             let labels = [outcome.became.name()];
-            self.metrics.turns.outcomes.with_label_values(&labels).inc();
+            self.metrics.outcomes.with_label_values(&labels).inc();
         }
     }
 
@@ -163,7 +163,7 @@ impl Predictions {
         // The predictor is passed in by the binary. Its panic must not end a request or the thread.
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(call));
         if outcome.is_err() {
-            self.metrics.predictor.panics.inc();
+            self.metrics.panics.inc();
             tracing::warn!("the predictor panicked; the turn-count prior replaces it");
         }
         outcome.ok()
@@ -176,7 +176,7 @@ impl Predictions {
     }
 
     /// Brings the gauges up to date, by what the replicas counted and by what was counted here.
-    pub(crate) fn refresh_metrics(&self, replicas: &[EmbeddedReplica]) {
+    pub(crate) fn refresh(&self, metrics: &Metrics, replicas: &[EmbeddedReplica]) {
         let in_time = replicas.iter().map(|replica| replica.annotations().in_time).sum();
         let late: u64 = replicas.iter().map(|replica| replica.annotations().late).sum();
         self.metrics.raise_ends(in_time, late + self.late.load(Relaxed));
@@ -184,8 +184,8 @@ impl Predictions {
         let (tracked, forgotten) = (tracker.len(), tracker.forgotten());
         drop(tracker);
         let waiting = self.queue.lock().questions;
-        self.metrics.set_sizes(waiting, tracked, forgotten);
-        self.metrics.predictor.set_status(&self.status());
+        metrics.set_prediction_sizes(waiting, tracked, forgotten);
+        metrics.set_predictor(&self.status());
     }
 
     /// Lets the thread finish what waits, within a limit.

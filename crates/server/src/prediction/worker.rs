@@ -26,7 +26,7 @@ pub(super) fn run(desk: &Arc<Predictions>) {
         if !outcomes.is_empty() {
             desk.guarded(|| desk.predictor.learn(&outcomes));
         }
-        desk.metrics.predictor.busy.inc_by(start.elapsed().as_secs_f64());
+        desk.metrics.busy.inc_by(start.elapsed().as_secs_f64());
         // With one reference left, no caller remains that could ask.
         if batch.is_last || Arc::strong_count(desk) == 1 {
             return;

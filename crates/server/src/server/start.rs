@@ -11,9 +11,7 @@ use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{BoundedExecutor, Engine, EngineConfig};
 use headstart_index_sync::clock::{Clock, unix_seconds};
 use headstart_index_sync::saved::{Folder, Keeper, Saving};
-use headstart_index_sync::shared::{
-    SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
-};
+use headstart_index_sync::shared::{SharedIndex, SharedIndexConfig, Timeline};
 use headstart_kv_events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use headstart_prompt::PromptModel;
 use headstart_router::profile::{IndexKind, ScorerKind};
@@ -43,8 +41,10 @@ type Later = Arc<OnceLock<Weak<HttpGateway>>>;
 /// Everything behind the sockets.
 pub(super) struct ServerAssembly {
     pub(super) gateway: Arc<HttpGateway>,
+    /// Event subscriptions and health watchers; they end with the server.
     pub(super) watchers: Vec<Watcher>,
     pub(super) event_endpoints: Vec<Endpoints>,
+    /// Keeps the index, where that is wanted.
     pub(super) saving: Option<Saving>,
 }
 
@@ -71,8 +71,16 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let index_names = IndexNames { model: &model, identity: &name };
-    let share = |server| share(server, &fleet, &streams, index_names, &index, clock);
+    let share = |server| {
+        let named = (0..).map(ReplicaId).zip(follow::endpoints(&fleet, &streams));
+        let config = SharedIndexConfig {
+            server,
+            model: model.clone(),
+            identity: name.clone(),
+            replicas: named.filter_map(|(id, name)| Some((id, name?))).collect(),
+        };
+        SharedIndex::start(config, index.clone(), Timeline::of(clock)).map(Arc::new)
+    };
     let shared_index = config.shared_index.map(share).transpose()?;
     let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
         (Some(shared), _) => shared.clone(),
@@ -160,35 +168,6 @@ fn emulated(backend: &EngineBackend) -> Option<EngineModel> {
         return None;
     };
     fleet.emulated.as_deref().copied()
-}
-
-/// Names of an index.
-#[derive(Clone, Copy)]
-struct IndexNames<'a> {
-    model: &'a str,
-    /// The model's name with the secret in it.
-    identity: &'a str,
-}
-
-/// Shares an index with other gateways.
-fn share(
-    server: SharedServer,
-    fleet: &Fleet,
-    streams: &[ReplicaStream],
-    index_names: IndexNames<'_>,
-    index: &Arc<RunIndex>,
-    clock: Clock,
-) -> Result<Arc<SharedIndex>, SharedIndexError> {
-    let names = follow::endpoints(fleet, streams);
-    let named = (0..).map(ReplicaId).zip(names);
-    let config = SharedIndexConfig {
-        server,
-        model: index_names.model.to_owned(),
-        identity: index_names.identity.to_owned(),
-        replicas: named.filter_map(|(id, name)| Some((id, name?))).collect(),
-    };
-    let shared = SharedIndex::start(config, index.clone(), Timeline::of(clock))?;
-    Ok(Arc::new(shared))
 }
 
 /// Shared services that replicas use.
@@ -288,7 +267,7 @@ fn hooks(
     publisher: EventPublisher,
     around: SharedServices<'_>,
 ) -> Hooks {
-    let (later, tier_metrics) = (around.later.clone(), around.metrics.tiers.clone());
+    let (later, load_seconds) = (around.later.clone(), around.metrics.load_seconds.clone());
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();
@@ -312,7 +291,7 @@ fn hooks(
             };
             match (tiers.make)(replica.0, waker) {
                 Ok((lower, mover)) => {
-                    let timed = TimedMover::new(mover, tier_metrics.clone());
+                    let timed = TimedMover::new(mover, load_seconds.clone());
                     let built = built.with_tiers(lower, Box::new(timed));
                     match &tiers.importance {
                         Some(importance) => {

@@ -161,17 +161,15 @@ fn gauge(name: &str) -> Option<Gauge> {
 
 /// Returns the end of the labels: the first closing brace outside quotes.
 fn labels_end(text: &str) -> Option<usize> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => is_quoted = !is_quoted,
-            '}' if !is_quoted => return Some(at),
-            _ => {}
+    let mut at = 0;
+    loop {
+        at += text[at..].find(['"', '}'])?;
+        if text[at..].starts_with('}') {
+            return Some(at);
         }
+        at += 1;
+        at += quote_end(&text[at..])? + 1;
     }
-    None
 }
 
 /// The data-parallel rank that labels name, or the replica of a gateway such as this one.

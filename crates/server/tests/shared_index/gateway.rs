@@ -10,7 +10,7 @@ use headstart_index_sync::shared::{
     GatewayRole, RoleReport, SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer,
     Timeline, Timing,
 };
-use headstart_router::index::reference::ledger::DepartedHandles;
+use headstart_router::index::ledger::DepartedHandles;
 use headstart_router::index::{Limits, Overlaps, PrefixIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys, RunIndex};
 

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use headstart_core::{Nanos, ReplicaId};
+use headstart_dst::index::ReferenceIndex;
 use headstart_index_sync::shared::{GatewayRole, SharedIndex};
-use headstart_router::index::{Overlaps, PrefixIndex, ReferenceIndex, ResidentBlock, Update};
+use headstart_router::index::{Overlaps, PrefixIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys};
 
 use crate::gateway::{Common, Gateway, IDENTITY, residents};

@@ -1,6 +1,6 @@
 //! The router's random worlds, heard by one gateway and asked of two.
 
-use headstart_router::conformance;
+use headstart_dst::index::conformance;
 
 use crate::gateway::Common;
 use crate::gateways::{Change, Gateways, Reference};

@@ -1,6 +1,6 @@
 //! Troubles as the gateway shows them: its debug page, its metrics, and refusals at the start.
 
-#[path = "../../../kv-events/tests/troubles/odd_publisher.rs"]
+#[path = "../../../kv-events/tests/suite/troubles/odd_publisher.rs"]
 mod odd_publisher;
 use crate::support;
 

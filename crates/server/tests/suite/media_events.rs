@@ -2,8 +2,9 @@
 //! render route's names of images (`tools/interop/capture_media.py`).
 
 use headstart_core::{Nanos, ReplicaId};
+use headstart_dst::index::ReferenceIndex;
 use headstart_kv_events::decode_batch;
-use headstart_router::index::{Overlaps, ReferenceIndex, RunIndex, Update};
+use headstart_router::index::{Overlaps, RunIndex, Update};
 use headstart_router::{PrefixIndex, Prompt};
 use headstart_server::upstream::RenderedPrompt;
 

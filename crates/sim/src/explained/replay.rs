@@ -6,23 +6,21 @@
 //! finish() ◄── what became of each token ◄── landed ◄──── caller says, then it can be found ◄──┘
 //! ```
 //!
-//! Requests come in order of time. Where computing takes no time ([`ExplainedReplay::serve`], as in
-//! [`crate::replay`]) nothing is ever in flight. The router is never wrong. So what is left is what
-//! placement, room and the prompts themselves cost. The attributor is driven as a gateway drives
-//! it. Requests in flight wait for no one: there are no queues, and at most [`FLIGHTS_MAX`] fly.
+//! Requests come in order of time and go where most of them is held, see [`RecentWork`]. Where
+//! computing takes no time (as in [`crate::replay`]) nothing is ever in flight. The router is never
+//! wrong. So what is left is what placement, room and the prompts themselves cost. The attributor
+//! is driven as a gateway drives it. Requests in flight wait for no one: there are no queues, and
+//! at most [`FLIGHTS_MAX`] fly.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headstart_cache::{Effect, Policy, PrefixCache};
-use headstart_core::{
-    Access, BlockHash, Nanos, ReplicaId, Rng, RouteKey, SessionId, Tier, TokenId, TraceRequest,
-};
+use headstart_core::{Access, BlockHash, Nanos, ReplicaId, RouteKey, Tier, TokenId, TraceRequest};
+use headstart_insight::BucketTokens;
 use headstart_insight::loss::{
-    ArrivingRequest, Attributor, AttributorConfig, Memory, Outcome, Pending, ServedTokens,
-    WaterfallTally,
+    ArrivingRequest, Attributor, AttributorConfig, Memory, Pending, ServedTokens,
 };
-use headstart_insight::{BucketTokens, Waterfall};
 use headstart_trace::characterize::servable_tokens;
 
 use crate::placement::RecentWork;
@@ -30,22 +28,6 @@ use crate::replay::{access_of, fill};
 
 /// Requests in flight: with more, the one that is computed soonest is computed at once.
 pub const FLIGHTS_MAX: usize = 4096;
-
-/// Classes with a waterfall of their own; further ones share a row.
-const CLASSES: usize = 256;
-
-/// Rule that places requests on replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// Anywhere.
-    Random,
-    /// One after the other.
-    RoundRobin,
-    /// The replica that the session's hash names; a random one without a session.
-    Session,
-    /// The replica that holds most of the prompt, unless it has too much to do, see [`RecentWork`].
-    LongestPrefix,
-}
 
 /// Fleet and options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +38,6 @@ pub struct ExplainedConfig {
     pub blocks: usize,
     /// Tokens of a block.
     pub block_tokens: u32,
-    /// Rule that places requests on replicas.
-    pub placement: Placement,
-    /// Fixes chance.
-    pub seed: u64,
     /// Limits of the attributor's memory.
     pub memory: AttributorConfig,
 }
@@ -79,13 +57,10 @@ pub struct ExplainedReplay {
     caches: Vec<PrefixCache>,
     work: RecentWork,
     attributor: Attributor,
-    rng: Rng,
     begun: u64,
     flights: BTreeMap<(Nanos, u64), Flight>,
     /// Of [`ExplainedReplay::begin`], by number.
     landed: Vec<BucketTokens>,
-    total: Waterfall,
-    classes: WaterfallTally<(u16, u16)>,
     chain: Vec<BlockHash>,
     keys: Vec<RouteKey>,
     overlaps: Vec<(ReplicaId, u32)>,
@@ -112,23 +87,14 @@ impl ExplainedReplay {
             caches: (0..replicas).map(cache).collect(),
             work: RecentWork::new(replicas),
             attributor: Attributor::new(&config.memory),
-            rng: Rng::new(config.seed),
             begun: 0,
             flights: BTreeMap::new(),
             landed: Vec::new(),
-            total: Waterfall::default(),
-            classes: WaterfallTally::new(CLASSES),
             chain: Vec::new(),
             keys: Vec::new(),
             overlaps: Vec::new(),
             config,
         }
-    }
-
-    /// Serves the next request at once and says what became of its tokens.
-    pub fn serve(&mut self, request: &TraceRequest, content: PromptContent<'_>) -> Outcome {
-        let flight = self.start(request, content);
-        self.land(flight, request.arrival)
     }
 
     /// Takes the next request. `takes` maps the numbers of its found and of its other tokens to the
@@ -152,7 +118,7 @@ impl ExplainedReplay {
         let due = now + takes(flight.found, computed);
         // Taking no time means that nothing is ever in flight.
         if due <= now {
-            let split = self.land(flight, now).split;
+            let split = self.land(flight, now);
             return self.note(number, split);
         }
         self.flights.insert((due, number), flight);
@@ -169,18 +135,6 @@ impl ExplainedReplay {
             self.land_first();
         }
         std::mem::take(&mut self.landed)
-    }
-
-    /// All requests' tokens.
-    #[must_use]
-    pub fn total(&self) -> &Waterfall {
-        &self.total
-    }
-
-    /// By (request type, turn).
-    #[must_use]
-    pub fn classes(&self) -> &WaterfallTally<(u16, u16)> {
-        &self.classes
     }
 
     /// Returns the fill level of the attributor's memory.
@@ -201,7 +155,8 @@ impl ExplainedReplay {
         self.keys.clear();
         self.keys.extend(request.blocks.iter().take(full).map(RouteKey));
         self.look();
-        let replica = self.place(request.session);
+        let held = |replica: usize| u64::from(self.overlaps[replica].1);
+        let replica = self.work.longest(self.chain.len(), held);
         let hits = self.overlaps[replica].1;
         // Blocks that were not found are work. It counts before overlaps become tokens.
         self.work.served(replica, (self.chain.len() - hits as usize) as u64);
@@ -235,7 +190,7 @@ impl ExplainedReplay {
 
     fn land_first(&mut self) {
         if let Some(((due, number), flight)) = self.flights.pop_first() {
-            let split = self.land(flight, due).split;
+            let split = self.land(flight, due);
             self.note(number, split);
         }
     }
@@ -249,20 +204,18 @@ impl ExplainedReplay {
         self.landed[number] = split;
     }
 
-    /// Its prompt is computed: all of it can be found from now on.
-    fn land(&mut self, flight: Flight, now: Nanos) -> Outcome {
+    /// Its prompt is computed: all of it can be found from now on. Returns what became of its
+    /// tokens.
+    fn land(&mut self, flight: Flight, now: Nanos) -> BucketTokens {
         let Flight { replica, chain, access, pending, found, .. } = flight;
         // The policy sees the blocks when they are computed, not when the request came.
         let access = Access { now, ..access };
         self.fill(replica, &chain, &access);
         let served = ServedTokens::by_device(found);
         let outcome = self.attributor.finish(pending, &served, now);
-        self.total.add(&outcome.split);
-        let class = (access.request_type, access.turn);
-        self.classes.add(&class, &outcome.split);
         // The list goes back, because its memory serves every request.
         self.chain = chain;
-        outcome
+        outcome.split
     }
 
     /// Counts the blocks of the chain that each replica holds.
@@ -273,23 +226,6 @@ impl ExplainedReplay {
         });
         self.overlaps.clear();
         self.overlaps.extend(held);
-    }
-
-    fn place(&mut self, session: Option<SessionId>) -> usize {
-        let replicas = self.caches.len();
-        let turn = self.begun as usize % replicas;
-        match (self.config.placement, session) {
-            (Placement::RoundRobin, _) => turn,
-            (Placement::Session, Some(SessionId(id))) => {
-                // The seed varies the assignment, and a session keeps its replica for a whole run.
-                (Rng::new(id ^ self.config.seed).next_u64() % replicas as u64) as usize
-            }
-            (Placement::Random | Placement::Session, _) => self.rng.below(replicas),
-            (Placement::LongestPrefix, _) => {
-                let held = |replica: usize| u64::from(self.overlaps[replica].1);
-                self.work.longest(self.chain.len(), held)
-            }
-        }
     }
 
     /// Serves the chain from one replica's cache, and tells the attributor what changed there.
@@ -320,18 +256,29 @@ fn key_of(hash: BlockHash) -> RouteKey {
 mod tests {
     use super::*;
     use headstart_cache::policy::Lru;
-    use headstart_insight::Bucket;
+    use headstart_core::Rng;
+    use headstart_insight::{Bucket, Waterfall};
 
-    fn replay(replicas: usize, blocks: usize, placement: Placement) -> ExplainedReplay {
+    fn replay(replicas: usize, blocks: usize) -> ExplainedReplay {
         let config = ExplainedConfig {
             replicas,
             blocks,
             block_tokens: 16,
-            placement,
-            seed: 1,
             memory: AttributorConfig::default(),
         };
         ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)))
+    }
+
+    /// Serves a request at once; what became of its tokens.
+    fn serve(replay: &mut ExplainedReplay, request: &TraceRequest) -> BucketTokens {
+        let flight = replay.start(request, PromptContent::default());
+        replay.land(flight, request.arrival)
+    }
+
+    fn total(splits: &[BucketTokens]) -> Waterfall {
+        let mut total = Waterfall::default();
+        splits.iter().for_each(|split| total.add(split));
+        total
     }
 
     fn request(at: u64, blocks: std::ops::Range<u64>, input_tokens: u32) -> TraceRequest {
@@ -345,34 +292,31 @@ mod tests {
 
     #[test]
     fn what_is_evicted_or_elsewhere_is_said() {
-        let mut one = replay(1, 5, Placement::Random);
+        let mut one = replay(1, 5);
         for (at, from, expected) in [
             (0, 10, Bucket::NeverSeen),
             (1, 10, Bucket::Device),
             (2, 20, Bucket::NeverSeen),
             (3, 10, Bucket::Evicted),
         ] {
-            let outcome = one.serve(&request(at, from..from + 5, 70), PromptContent::default());
-            let parts: Vec<_> = outcome.split.iter().collect();
+            let split = serve(&mut one, &request(at, from..from + 5, 70));
+            let parts: Vec<_> = split.iter().collect();
             assert!(parts.contains(&(expected, 64)), "{at}: {parts:?}");
             assert!(parts.contains(&(Bucket::BlockFloor, 6)), "{at}: {parts:?}");
         }
-        let mut turns = replay(2, 100, Placement::RoundRobin);
-        let mut precise = replay(2, 100, Placement::LongestPrefix);
-        for at in 0..2 {
-            turns.serve(&request(at, 0..5, 70), PromptContent::default());
-            precise.serve(&request(at, 0..5, 70), PromptContent::default());
-        }
-        assert_eq!(turns.total().get(Bucket::HeldElsewhere), 64);
-        assert_eq!(precise.total().get(Bucket::Device), 64);
-        assert_eq!(precise.classes().rows().count(), 1);
+        let mut two = replay(2, 100);
+        serve(&mut two, &request(0, 200..205, 70));
+        assert_eq!(serve(&mut two, &request(1, 200..205, 70)).get(Bucket::Device), 64);
+        // So much work keeps the next requests from that replica, whatever it holds.
+        serve(&mut two, &request(2, 0..90, 90 * 16));
+        assert_eq!(serve(&mut two, &request(3, 0..5, 70)).get(Bucket::HeldElsewhere), 64);
     }
 
     /// Of three at once the second finds nothing, and neither does the third; the fourth comes
     /// when the first is computed.
     #[test]
     fn what_is_being_computed_is_in_flight() {
-        let mut replay = replay(1, 100, Placement::LongestPrefix);
+        let mut replay = replay(1, 100);
         let takes = |found: u32, computed: u32| {
             assert_eq!(found + computed, 70);
             Duration::from_nanos(u64::from(computed))
@@ -405,7 +349,7 @@ mod tests {
     /// Numbers have more than 32 bits: none returns, and equal ends come in order of starts.
     #[test]
     fn requests_behind_four_billion_others_have_numbers_of_their_own() {
-        let mut replay = replay(1, 100, Placement::LongestPrefix);
+        let mut replay = replay(1, 100);
         replay.begun = u64::from(u32::MAX);
         for block in [0, 1] {
             let request = request(0, block..block + 1, 16);
@@ -426,24 +370,25 @@ mod tests {
             request(at, family..family + len, len as u32 * 16 - rng.below(16) as u32)
         });
         let requests: Vec<_> = requests.collect();
-        let mut at_once = replay(3, 40, Placement::LongestPrefix);
-        let mut begun = replay(3, 40, Placement::LongestPrefix);
-        let mut slow = replay(3, 40, Placement::LongestPrefix);
+        let mut at_once = replay(3, 40);
+        let mut begun = replay(3, 40);
+        let mut slow = replay(3, 40);
+        let mut at_once_splits = Vec::new();
         for request in &requests {
-            at_once.serve(request, PromptContent::default());
+            at_once_splits.push(serve(&mut at_once, request));
             begun.begin(request, PromptContent::default(), |_, _| Duration::ZERO);
             slow.begin(request, PromptContent::default(), |_, computed| {
                 Duration::from_nanos(u64::from(computed / 16))
             });
         }
-        let splits = begun.finish();
-        assert_eq!((splits.len(), begun.total()), (1_500, at_once.total()));
-        for (split, request) in slow.finish().iter().zip(&requests) {
+        let (begun, slow) = (begun.finish(), slow.finish());
+        assert_eq!(begun, at_once_splits);
+        for (split, request) in slow.iter().zip(&requests) {
             assert_eq!(split.total(), u64::from(request.input_tokens.unwrap_or(0)));
         }
-        assert_eq!(slow.total().total(), begun.total().total());
-        assert!(slow.total().get(Bucket::InFlight) > 0);
-        assert_eq!(begun.total().get(Bucket::InFlight), 0);
+        assert_eq!(total(&slow).total(), total(&begun).total());
+        assert!(total(&slow).get(Bucket::InFlight) > 0);
+        assert_eq!(total(&begun).get(Bucket::InFlight), 0);
     }
 
     /// The size curve of a trace says what one replica of that size serves of its tokens.
@@ -469,11 +414,9 @@ mod tests {
         let numbers = characterizer.finish();
         let prompts = numbers.ideal.prompt_tokens as f64;
         for point in numbers.curve.iter().step_by(7) {
-            let mut one = replay(1, point.capacity_blocks as usize, Placement::Random);
-            for request in &requests {
-                one.serve(request, PromptContent::default());
-            }
-            let served = one.total().get(Bucket::Device);
+            let mut one = replay(1, point.capacity_blocks as usize);
+            let splits = requests.iter().map(|request| serve(&mut one, request));
+            let served = total(&splits.collect::<Vec<_>>()).get(Bucket::Device);
             let told = point.token_hit_rate * prompts;
             assert!((served as f64 - told).abs() < 0.5, "{served} {told} at {point:?}");
         }
@@ -483,7 +426,8 @@ mod tests {
     #[test]
     fn one_replica_serves_what_the_plain_replay_hits() {
         let mut rng = Rng::new(5);
-        let mut explained = replay(1, 50, Placement::Random);
+        let mut explained = replay(1, 50);
+        let mut splits = Vec::new();
         let mut plain = crate::Replay::new(50, Box::new(Lru::new(50)));
         let mut hits = 0;
         for at in 0..2_000 {
@@ -491,10 +435,11 @@ mod tests {
             let len = 1 + rng.below(20) as u64;
             let one = request(at, family..family + len, len as u32 * 16 + 1);
             hits += plain.serve(&one) as u64;
-            explained.serve(&one, PromptContent::default());
+            splits.push(serve(&mut explained, &one));
         }
-        assert_eq!(explained.total().get(Bucket::Device), 16 * hits);
-        assert_eq!(explained.total().get(Bucket::HeldElsewhere), 0);
-        assert!(explained.total().get(Bucket::Evicted) > 0);
+        let total = total(&splits);
+        assert_eq!(total.get(Bucket::Device), 16 * hits);
+        assert_eq!(total.get(Bucket::HeldElsewhere), 0);
+        assert!(total.get(Bucket::Evicted) > 0);
     }
 }

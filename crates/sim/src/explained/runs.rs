@@ -201,7 +201,7 @@ mod tests {
     use headstart_insight::loss::AttributorConfig;
 
     use super::*;
-    use crate::explained::replay::{ExplainedConfig, ExplainedReplay, Placement, PromptContent};
+    use crate::explained::replay::{ExplainedConfig, ExplainedReplay, PromptContent};
 
     /// Conversations that grow, branch and repeat; ids name prefixes.
     fn trace(rng: &mut Rng, requests: usize) -> Vec<TraceRequest> {
@@ -265,8 +265,6 @@ mod tests {
                     replicas,
                     blocks,
                     block_tokens: 16,
-                    placement: Placement::LongestPrefix,
-                    seed,
                     memory: AttributorConfig::default(),
                 },
                 |blocks| Box::new(Lru::new(blocks)),

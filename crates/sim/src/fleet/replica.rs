@@ -10,8 +10,8 @@ use headstart_router::ReportedLoad;
 use headstart_scheduler::{Batch, Decode, Output, Scheduler, SchedulerConfig, Submission, Submit};
 
 use super::workload::Request;
-use crate::chat::{self, tokens};
 use crate::cost::counted_step;
+use crate::tokens;
 
 /// Costs and limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +67,7 @@ impl VirtualReplica {
         Self {
             cost: spec.cost,
             scheduler: Scheduler::counted(spec.scheduler, cache, tokens::of_sequence),
-            hasher: Arc::new(chat::hasher(spec.scheduler.block_size)),
+            hasher: Arc::new(tokens::hasher(spec.scheduler.block_size)),
             step: None,
         }
     }

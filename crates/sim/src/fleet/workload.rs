@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use headstart_core::{SeqId, SessionId, TokenId};
 
-use crate::chat::tokens;
+use crate::tokens;
 
 /// First number of the texts of answers without a follow-up, behind those of prompts.
 pub(super) const ANSWERS: u64 = 1 << 40;

@@ -1,6 +1,5 @@
 //! The integration tests of this crate: one binary, because each one costs time to link.
 
-mod closed_loop;
 mod fleet;
 mod ghost_recorded;
 mod golden;

@@ -17,9 +17,8 @@ use headstart_core::{
     BlockHash, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, ReplicaId, Rng,
     RouteKey, SeqId, TenantTag, Tier, TokenId,
 };
-use headstart_router::index::{
-    PrefixIndex, Prompt, ReferenceIndex, ResidentBlock, RunIndex, Update,
-};
+use headstart_dst::index::ReferenceIndex;
+use headstart_router::index::{PrefixIndex, Prompt, ResidentBlock, RunIndex, Update};
 use headstart_scheduler::{QueueOrder, Scheduler, SchedulerConfig, Submission, Submit};
 
 const BLOCK_SIZE: usize = 4;

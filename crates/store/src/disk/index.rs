@@ -23,9 +23,9 @@ impl RecordLocation {
         Self {
             segment,
             page: entry.page,
-            pages: entry.pages,
-            tenant: entry.tenant,
-            expires_s: entry.expires_s,
+            pages: entry.pages(),
+            tenant: entry.resident.tenant,
+            expires_s: entry.resident.expires_s,
         }
     }
 }
@@ -97,10 +97,10 @@ impl Index {
     /// A record was added to a segment.
     pub(super) fn note(&mut self, segment: SegmentId, entry: &TableEntry) {
         self.added[segment.index()].push(AddedRecord {
-            name: entry.name,
-            tenant: entry.tenant,
+            name: entry.resident.name,
+            tenant: entry.resident.tenant,
             page: entry.page,
-            pages: entry.pages,
+            pages: entry.pages(),
         });
     }
 

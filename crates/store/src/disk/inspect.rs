@@ -21,7 +21,7 @@ use super::folder::{DiskError, DiskFolder, io_at, segment_name};
 use super::holder::{self, Holder};
 use super::layout::TableEntry;
 use super::recover::{RecoveryFilter, RecoveryVerdict, SortedFiles, sort};
-use super::scan::{SegmentHead, apart, head, scan};
+use super::scan::{SegmentContents, SegmentHead, apart, head, scan};
 use super::space::SegmentId;
 use crate::arena::Slot;
 use crate::backend::ResidentRecord;
@@ -48,15 +48,16 @@ pub struct FolderInspector {
 struct SegmentView {
     id: SegmentId,
     sequence: u64,
-    entries: Vec<(TableEntry, RecordState)>,
-    /// The page behind its last group.
-    end: u32,
-    footer_pages: u32,
-    /// Damaged records of an unsealed segment.
-    damaged: Vec<(TableEntry, Wrong)>,
-    /// Pages of unknown contents, in an unsealed segment.
-    unknown: Vec<Range<u32>>,
-    is_sealed: bool,
+    /// Without the entries that recovery drops.
+    contents: SegmentContents,
+    /// One for each of its entries.
+    states: Vec<RecordState>,
+}
+
+impl SegmentView {
+    fn records(&self) -> impl Iterator<Item = (TableEntry, RecordState)> + '_ {
+        self.contents.entries.iter().copied().zip(self.states.iter().copied())
+    }
 }
 
 /// State of a record at the next start.
@@ -85,10 +86,10 @@ impl Views {
         let mut harm = Vec::new();
         for view in &self.segments {
             let file = segment_name(view.id);
-            for (entry, wrong) in &view.damaged {
-                harm.push(format!("{file}: {:?}: {wrong}", entry.name));
+            for (entry, wrong) in &view.contents.damaged {
+                harm.push(format!("{file}: {:?}: {wrong}", entry.resident.name));
             }
-            for Range { start, end } in &view.unknown {
+            for Range { start, end } in &view.contents.unknown {
                 let what = "nothing says any more which records lay there";
                 harm.push(format!("{file}: pages {start} to {end}: {what}"));
             }
@@ -154,8 +155,8 @@ impl FolderInspector {
         };
         for view in &views.segments {
             files.allocated_bytes += self.allocated_bytes(view.id)?;
-            for (entry, state) in &view.entries {
-                let resident = entry.resident();
+            for (entry, state) in view.records() {
+                let resident = entry.resident;
                 let tally = match state {
                     RecordState::Kept => {
                         survey.items.push(Item {
@@ -208,29 +209,21 @@ impl FolderInspector {
         let mut views = Vec::with_capacity(segments.len());
         for (sequence, id) in segments {
             let scanned = scan(&self.folder, id, sequence, pages);
-            let scanned = scanned.map_err(io_at(self.folder.segment_path(id)))?;
-            let damaged = scanned.damaged.iter().map(|(entry, _)| entry.page);
+            let mut contents = scanned.map_err(io_at(self.folder.segment_path(id)))?;
+            let damaged = contents.damaged.iter().map(|(entry, _)| entry.page);
             let damaged: HashSet<u32> = damaged.collect();
-            let state = |entry: TableEntry| match filter.verdict(sequence, &entry) {
+            let state = |entry: &TableEntry| match filter.verdict(sequence, entry) {
                 // The next start will set these aside (`recover`).
                 RecoveryVerdict::Wanted if damaged.contains(&entry.page) => {
-                    (entry, RecordState::Dropped(RecoveryVerdict::Quarantined))
+                    RecordState::Dropped(RecoveryVerdict::Quarantined)
                 }
-                RecoveryVerdict::Wanted => (entry, RecordState::Kept),
-                dropped => (entry, RecordState::Dropped(dropped)),
+                RecoveryVerdict::Wanted => RecordState::Kept,
+                dropped => RecordState::Dropped(dropped),
             };
             // Recovery drops the same entries, so the report shows what a start would find.
-            let entries = apart(scanned.entries, pages).into_iter().map(state);
-            views.push(SegmentView {
-                id,
-                sequence,
-                entries: entries.collect(),
-                end: scanned.end,
-                footer_pages: scanned.footer_pages,
-                damaged: scanned.damaged,
-                unknown: scanned.unknown,
-                is_sealed: scanned.is_sealed,
-            });
+            contents.entries = apart(contents.entries, pages);
+            let states = contents.entries.iter().map(state).collect();
+            views.push(SegmentView { id, sequence, contents, states });
         }
         mark_replaced(&mut views);
         Ok(Views {
@@ -357,27 +350,20 @@ impl FolderInspector {
     }
 }
 
-impl ResidentRecord {
-    /// A record, as a list has it.
-    pub(super) fn of_record(record: &Record) -> Self {
-        Self::of(record.meta(), record.bytes().len() as u64)
-    }
-}
-
 /// Of several copies the youngest counts.
 fn mark_replaced(views: &mut [SegmentView]) {
     let mut kept: HashMap<BlockHash, (usize, usize)> = HashMap::new();
     for segment in 0..views.len() {
-        for index in 0..views[segment].entries.len() {
-            let (entry, state) = views[segment].entries[index];
-            if state != RecordState::Kept {
+        for index in 0..views[segment].states.len() {
+            if views[segment].states[index] != RecordState::Kept {
                 continue;
             }
-            match kept.entry(entry.name) {
+            let name = views[segment].contents.entries[index].resident.name;
+            match kept.entry(name) {
                 Slotted::Vacant(place) => drop(place.insert((segment, index))),
                 Slotted::Occupied(mut place) => {
                     let (older, at) = place.insert((segment, index));
-                    views[older].entries[at].1 = RecordState::Replaced;
+                    views[older].states[at] = RecordState::Replaced;
                 }
             }
         }

@@ -3,7 +3,9 @@
 //! The buffers of an operation belong to it until it is finished, so that neither the kernel nor a
 //! thread ever reaches memory that is in use elsewhere.
 
-pub(crate) mod faulty;
+#[cfg(test)]
+#[path = "../../tests/suite/faults.rs"]
+pub(crate) mod faults;
 pub(crate) mod threads;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
@@ -18,7 +20,7 @@ use crate::arena::Slot;
 use crate::record::{PAGE, Record};
 
 /// Starts operations and waits for them.
-pub(crate) trait Io: Send {
+pub trait Io: Send {
     /// Starts `op`, which is known as `id` when it is finished.
     fn start(&mut self, id: u64, op: IoOperation);
 
@@ -33,30 +35,52 @@ pub(crate) trait Io: Send {
 }
 
 /// Ends a wait. Cheap; may be called at any time, also after the [`Io`] is gone.
-pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
+pub type Bell = Arc<dyn Fn() + Send + Sync>;
 
 /// One operation.
 #[derive(Debug)]
-pub(crate) enum IoOperation {
+pub enum IoOperation {
     /// Reads `len` bytes from `offset` on.
-    Read { file: Arc<File>, offset: u64, buffer: Buffer, len: usize },
+    Read {
+        /// The file to read.
+        file: Arc<File>,
+        /// First byte in the file.
+        offset: u64,
+        /// Room for the bytes.
+        buffer: Buffer,
+        /// Number of bytes.
+        len: usize,
+    },
     /// Writes the pieces one behind the other from `offset` on.
-    Write { file: Arc<File>, offset: u64, pieces: Vec<Buffer> },
+    Write {
+        /// The file to write.
+        file: Arc<File>,
+        /// First byte in the file.
+        offset: u64,
+        /// The bytes.
+        pieces: Vec<Buffer>,
+    },
     /// Makes what was written durable.
-    Sync { file: Arc<File> },
+    Sync {
+        /// The file to make durable.
+        file: Arc<File>,
+    },
 }
 
 /// An operation that ended.
 #[derive(Debug)]
-pub(crate) struct IoCompletion {
-    pub(crate) id: u64,
-    pub(crate) op: IoOperation,
-    pub(crate) result: std::io::Result<()>,
+pub struct IoCompletion {
+    /// Its id, as given at its start.
+    pub id: u64,
+    /// The operation, with its buffers.
+    pub op: IoOperation,
+    /// Whether it worked.
+    pub result: std::io::Result<()>,
 }
 
 /// Page-aligned bytes.
 #[derive(Debug)]
-pub(crate) enum Buffer {
+pub enum Buffer {
     /// To be read into.
     Slot(Slot),
     /// To be read into or written, of the store's own.
@@ -67,12 +91,16 @@ pub(crate) enum Buffer {
 
 impl Buffer {
     /// Allocates `count` zeroed pages, at least one.
-    pub(crate) fn pages(count: usize) -> std::io::Result<MmapMut> {
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn pages(count: usize) -> std::io::Result<MmapMut> {
         MmapMut::map_anon(count.max(1) * PAGE)
     }
 
     /// Returns the bytes to write.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Slot(slot) => slot,
             Self::Pages(pages) => pages,
@@ -81,7 +109,7 @@ impl Buffer {
     }
 
     /// Returns the room to read into; empty for a record.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         match self {
             Self::Slot(slot) => slot,
             Self::Pages(pages) => pages,
@@ -106,7 +134,7 @@ pub enum IoKind {
 ///
 /// # Errors
 /// When it cannot be had here.
-pub(crate) fn open(kind: IoKind, depth: usize) -> std::io::Result<(Box<dyn Io>, &'static str)> {
+pub fn open(kind: IoKind, depth: usize) -> std::io::Result<(Box<dyn Io>, &'static str)> {
     let threads = || -> std::io::Result<(Box<dyn Io>, &'static str)> {
         Ok((Box::new(threads::Threads::new(depth)?), "threads"))
     };

@@ -56,29 +56,16 @@ pub(crate) enum TableKind {
 /// Position of a record and the data needed without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableEntry {
-    pub(crate) name: BlockHash,
-    pub(crate) parent: Option<BlockHash>,
-    pub(crate) tenant: TenantTag,
+    /// The record; its bytes are whole pages.
+    pub(crate) resident: ResidentRecord,
     /// Its first page within the segment.
     pub(crate) page: u32,
-    pub(crate) pages: u32,
-    pub(crate) tokens: u32,
-    pub(crate) expires_s: Option<u64>,
-    pub(crate) content: Content,
 }
 
 impl TableEntry {
-    /// It, as others see it.
-    pub(crate) fn resident(&self) -> ResidentRecord {
-        ResidentRecord {
-            name: self.name,
-            parent: self.parent,
-            tenant: self.tenant,
-            bytes: u64::from(self.pages) * PAGE as u64,
-            tokens: self.tokens,
-            expires_s: self.expires_s,
-            content: self.content,
-        }
+    /// Pages that the record takes.
+    pub(crate) fn pages(&self) -> u32 {
+        (self.resident.bytes / PAGE as u64) as u32
     }
 }
 
@@ -116,18 +103,19 @@ pub(crate) fn write_table(
     out.u64(number);
     out.u64(entries.len() as u64);
     for entry in entries {
-        out.bytes(&entry.name.0);
+        let record = &entry.resident;
+        out.bytes(&record.name.0);
         // The flag below says whether there is a parent, because zeros could be a hash as well.
-        out.bytes(&entry.parent.map_or([0; 16], |parent| parent.0));
-        out.u64(entry.tenant.0);
+        out.bytes(&record.parent.map_or([0; 16], |parent| parent.0));
+        out.u64(record.tenant.0);
         out.u32(entry.page);
-        out.u32(entry.pages);
-        out.u32(entry.tokens);
-        out.u16(entry.content.flags(entry.parent.is_some()));
+        out.u32(entry.pages());
+        out.u32(record.tokens);
+        out.u16(record.content.flags(record.parent.is_some()));
         // Unused. It keeps `expires_s` on a multiple of eight bytes.
         out.u16(0);
         // 0 means no limit: no record expires in 1970.
-        out.u64(entry.expires_s.unwrap_or(0));
+        out.u64(record.expires_s.unwrap_or(0));
     }
     let sum = checksum::of_fields(kind as u64, out.written());
     out.u64(sum);
@@ -170,16 +158,16 @@ fn entry(bytes: &[u8]) -> Option<TableEntry> {
     let (has_parent, content) = Content::of_flags(from.u16()?);
     let _unused = from.u16()?;
     let expires_s = from.u64()?;
-    Some(TableEntry {
+    let resident = ResidentRecord {
         name,
         parent: has_parent.then_some(parent),
         tenant,
-        page,
-        pages,
+        bytes: u64::from(pages) * PAGE as u64,
         tokens,
         expires_s: (expires_s != 0).then_some(expires_s),
         content,
-    })
+    };
+    Some(TableEntry { resident, page })
 }
 
 /// Page 0 of a segment, and its last one until there is a trailer.
@@ -251,12 +239,11 @@ mod tests {
     use headstart_core::Rng;
 
     fn entries(count: u64) -> Vec<TableEntry> {
-        let entry = |number| TableEntry {
+        let resident = |number| ResidentRecord {
             name: BlockHash::from_u64(number),
             parent: (number % 3 > 0).then(|| BlockHash::from_u64(number - 1)),
             tenant: TenantTag(number % 2),
-            page: number as u32 * 3,
-            pages: 3,
+            bytes: 3 * PAGE as u64,
             tokens: 16,
             expires_s: (number % 5 > 0).then_some(number),
             content: match number % 7 {
@@ -264,6 +251,7 @@ mod tests {
                 _ => Content::Unit,
             },
         };
+        let entry = |number| TableEntry { resident: resident(number), page: number as u32 * 3 };
         (0..count).map(entry).collect()
     }
 

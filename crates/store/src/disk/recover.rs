@@ -100,7 +100,7 @@ pub(super) fn recover(
         for (entry, _) in &scanned.damaged {
             filter.quarantined.insert((sequence, entry.page));
         }
-        if !scanned.is_sealed {
+        if !scanned.is_sealed() {
             // So that the next start need not read all of it again; if it fails, it will.
             let _ = seal(folder, id, sequence, &scanned, pages);
         }
@@ -140,7 +140,7 @@ fn seal(
     scanned: &SegmentContents,
     pages: u32,
 ) -> std::io::Result<()> {
-    set_aside(folder, sequence, &scanned.damaged, &scanned.unknown)?;
+    set_aside(folder, sequence, scanned)?;
     if !scanned.unknown.is_empty() {
         let path = folder.segment_path(id);
         let file = std::fs::File::options().write(true).open(path)?;
@@ -221,13 +221,13 @@ impl RecoveryFilter {
     }
 
     pub(super) fn verdict(&self, sequence: u64, entry: &TableEntry) -> RecoveryVerdict {
-        let purged_upto = self.purged.get(&entry.tenant);
+        let purged_upto = self.purged.get(&entry.resident.tenant);
         // Records that the tenant stored after the purge are in later segments.
         if purged_upto.is_some_and(|&upto| sequence <= upto) {
             RecoveryVerdict::Purged
         } else if self.quarantined.contains(&(sequence, entry.page)) {
             RecoveryVerdict::Quarantined
-        } else if entry.expires_s.is_some_and(|at| at <= self.now_s) {
+        } else if entry.resident.expires_s.is_some_and(|at| at <= self.now_s) {
             RecoveryVerdict::Expired
         } else {
             RecoveryVerdict::Wanted
@@ -255,8 +255,8 @@ impl RecoveredState {
                 continue;
             }
             // Moved while segments were cleaned: the younger copy counts.
-            self.index.insert(entry.name, RecordLocation::of(id, &entry));
-            self.residents.push(entry.resident());
+            self.index.insert(entry.resident.name, RecordLocation::of(id, &entry));
+            self.residents.push(entry.resident);
         }
     }
 
@@ -299,16 +299,16 @@ mod tests {
     }
 
     fn entry(number: u64, page: u32, pages: u32) -> TableEntry {
-        TableEntry {
+        let resident = ResidentRecord {
             name: BlockHash::from_u64(number),
             parent: None,
             tenant: TenantTag(1),
-            page,
-            pages,
+            bytes: u64::from(pages) * PAGE as u64,
             tokens: 16,
             expires_s: None,
             content: crate::record::Content::Unit,
-        }
+        };
+        TableEntry { resident, page }
     }
 
     /// A sealed segment whose footer says this.

@@ -98,21 +98,25 @@ pub(super) struct SegmentContents {
     pub(super) damaged: Vec<(TableEntry, Wrong)>,
     /// Pages that held records of which no table is left; of one that is not sealed.
     pub(super) unknown: Vec<Range<u32>>,
+}
+
+impl SegmentContents {
     /// Whether it has a footer.
-    pub(super) is_sealed: bool,
+    pub(super) fn is_sealed(&self) -> bool {
+        self.footer_pages > 0
+    }
 }
 
 /// Notes what is damaged and what is hidden in a segment.
 pub(super) fn set_aside(
     folder: &DiskFolder,
     sequence: u64,
-    damaged: &[(TableEntry, Wrong)],
-    unknown: &[Range<u32>],
+    contents: &SegmentContents,
 ) -> io::Result<()> {
-    for (entry, wrong) in damaged {
-        folder.quarantine(sequence, entry.page, entry.name, *wrong)?;
+    for (entry, wrong) in &contents.damaged {
+        folder.quarantine(sequence, entry.page, entry.resident.name, *wrong)?;
     }
-    for pages in unknown {
+    for pages in &contents.unknown {
         folder.quarantine_pages(sequence, pages.clone())?;
     }
     Ok(())
@@ -137,30 +141,18 @@ pub(super) fn scan(
         unknown: Vec::new(),
     };
     let trailer = scan.trailer()?;
-    if let Some(trailer) = trailer
-        && let (end, footer_pages) = trailer
-        && let Some(table) = scan.footer(end, footer_pages)?
+    let (entries, end, footer_pages) = if let Some((page, count)) = trailer
+        && let Some(table) = scan.footer(page, count)?
     {
-        return Ok(SegmentContents {
-            entries: table.entries,
-            end,
-            footer_pages: footer_pages as u32,
-            damaged: Vec::new(),
-            unknown: Vec::new(),
-            is_sealed: true,
-        });
-    }
-    // A damaged footer loses nothing: the tables of the groups say the same.
-    let (entries, end) = scan.groups()?;
-    scan.note_end(end, trailer)?;
-    Ok(SegmentContents {
-        entries,
-        end,
-        footer_pages: 0,
-        damaged: scan.damaged,
-        unknown: scan.unknown,
-        is_sealed: false,
-    })
+        (table.entries, page, count as u32)
+    } else {
+        // A damaged footer loses nothing: the tables of the groups say the same.
+        let (entries, end) = scan.groups()?;
+        scan.note_end(end, trailer)?;
+        (entries, end, 0)
+    };
+    let Scan { damaged, unknown, .. } = scan;
+    Ok(SegmentContents { entries, end, footer_pages, damaged, unknown })
 }
 
 /// Keeps the entries that lie within a segment one behind the other, in the order added.
@@ -169,7 +161,7 @@ pub(super) fn apart(mut entries: Vec<TableEntry>, pages: u32) -> Vec<TableEntry>
     let mut free = 1;
     entries.retain(|entry| {
         let start = u64::from(entry.page);
-        let end = start + u64::from(entry.pages);
+        let end = start + u64::from(entry.pages());
         let is_right = free <= start && start < end && end < u64::from(pages);
         if is_right {
             free = end;
@@ -350,9 +342,9 @@ impl Scan<'_> {
     }
 
     fn verify(&self, entry: &TableEntry) -> io::Result<Result<(), Wrong>> {
-        let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
+        let bytes = read_pages(self.file, entry.page, entry.pages() as usize)?;
         let bytes = bytes.ok_or(Wrong::NoRecord);
-        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
+        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.resident.name).map(drop)))
     }
 }
 
@@ -360,8 +352,8 @@ impl Scan<'_> {
 fn behind(table: &RecordTable, start: u32) -> Option<u32> {
     let mut entries = table.entries.iter();
     entries.try_fold(start, |end, entry| {
-        let is_next = entry.page == end && entry.pages > 0;
-        is_next.then(|| end.checked_add(entry.pages))?
+        let is_next = entry.page == end && entry.pages() > 0;
+        is_next.then(|| end.checked_add(entry.pages()))?
     })
 }
 

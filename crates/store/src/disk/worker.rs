@@ -24,13 +24,13 @@ use super::condition::DiskHealth;
 use super::folder::DiskFolder;
 use super::index::{Index, RecordLocation};
 use super::io::{Io, IoCompletion, IoOperation};
-use super::layout::{TableEntry, table_pages};
+use super::layout::table_pages;
 use super::recover::RecoveredState;
 use super::space::{SegmentId, SegmentSpace};
 use super::stats::DiskStats;
 use super::{DiskOptions, FEWEST_SEGMENTS};
 use crate::backend::{Command, CommandOutcome, LossReason, Report, Ticket, Waker};
-use crate::record::{PAGE, Record};
+use crate::record::PAGE;
 
 use clean::Cleaning;
 use purge::PendingPurge;
@@ -305,21 +305,5 @@ impl Worker {
     fn most_pages(&self) -> usize {
         // Header and trailer take a page each; a lone record has two tables and a footer.
         self.segments.pages() as usize - 2 - 3 * table_pages(1)
-    }
-}
-
-/// A record that is to be added to a segment.
-fn entry_of(record: &Record) -> TableEntry {
-    let meta = record.meta();
-    TableEntry {
-        name: meta.name,
-        parent: meta.parent,
-        tenant: meta.tenant,
-        // Assigned when its group is written (`write_group`).
-        page: 0,
-        pages: (record.bytes().len() / PAGE) as u32,
-        tokens: meta.tokens,
-        expires_s: meta.expires_s,
-        content: meta.content,
     }
 }

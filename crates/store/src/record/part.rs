@@ -180,12 +180,13 @@ impl PartBytes {
 
     /// The same, as if it had been verified at `since`.
     #[must_use]
-    pub(crate) fn with_since(self, since: Instant) -> Self {
+    pub fn with_since(self, since: Instant) -> Self {
         Self { since, ..self }
     }
 
     /// Flips a bit and verifies it again. An empty part, or one with another clone, stays as it
     /// was.
+    #[cfg(test)]
     pub(crate) fn with_flipped(self, bit: usize) -> Result<Self, Wrong> {
         let bits = self.bytes().len() * 8;
         let Self { slot, header, part, at, since, read_bytes } = self;

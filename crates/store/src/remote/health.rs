@@ -19,19 +19,13 @@ use crate::backend::{Condition, Failure};
 /// disks, and a refused write costs its whole transfer.
 const WRITES_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// When to give up, and how often to look again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// Requests in a row that fail to reach the store before it counts as gone.
-    pub(super) failures: u32,
-    /// Between probes.
-    pub(super) probes: Backoff,
-}
-
 /// The state of a store.
 #[derive(Debug)]
 pub(super) struct RemoteHealth {
-    patience: Patience,
+    /// Requests in a row that fail to reach the store before it counts as gone.
+    offline_after: u32,
+    /// Waits between looks whether it is back.
+    probes: Backoff,
     /// In a row.
     failures: u32,
     gone: Option<StoreOutage>,
@@ -51,8 +45,8 @@ struct WriteRefusal {
 }
 
 impl RemoteHealth {
-    pub(super) fn new(patience: Patience) -> Self {
-        Self { patience, failures: 0, gone: None, writes: None }
+    pub(super) fn new(offline_after: u32, probes: Backoff) -> Self {
+        Self { offline_after, probes, failures: 0, gone: None, writes: None }
     }
 
     /// Whether it cannot be reached.
@@ -107,7 +101,7 @@ impl RemoteHealth {
     /// A request did not reach it; `jitter` is in `[0, 1)`.
     pub(super) fn unreachable(&mut self, now: Nanos, jitter: f64) -> Option<Condition> {
         self.failures = self.failures.saturating_add(1);
-        (self.failures >= self.patience.failures).then(|| self.give_up(now, jitter))?
+        (self.failures >= self.offline_after).then(|| self.give_up(now, jitter))?
     }
 
     /// It is gone, without counting.
@@ -115,7 +109,7 @@ impl RemoteHealth {
         if self.is_gone() {
             return None;
         }
-        let probe_at = now + self.patience.probes.steady_wait(1, jitter);
+        let probe_at = now + self.probes.steady_wait(1, jitter);
         self.gone = Some(StoreOutage { probe_at, probes: 0 });
         Some(Condition::Gone(Failure::Offline))
     }
@@ -124,7 +118,7 @@ impl RemoteHealth {
     pub(super) fn still_gone(&mut self, now: Nanos, jitter: f64) {
         if let Some(gone) = &mut self.gone {
             gone.probes = gone.probes.saturating_add(1);
-            let wait = self.patience.probes.steady_wait(gone.probes + 1, jitter);
+            let wait = self.probes.steady_wait(gone.probes + 1, jitter);
             gone.probe_at = now + wait;
         }
     }
@@ -145,7 +139,7 @@ mod tests {
 
     fn health() -> RemoteHealth {
         let probes = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
-        RemoteHealth::new(Patience { failures: 3, probes })
+        RemoteHealth::new(3, probes)
     }
 
     fn at(seconds: u64) -> Nanos {

@@ -3,19 +3,17 @@
 //! Others may use it meanwhile: what they delete while it is looked for is gone, and nothing worse.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use headstart_core::{BlockHash, TenantTag};
 use tokio::runtime::Runtime;
 
 use super::index::ListedObject;
-use super::key::{ObjectKey, ObjectLayout};
+use super::key::ObjectKey;
 use super::place::StoreLocation;
 use super::store::Store;
-use super::transfer::FoundRecord;
 use super::trouble::{Trouble, TroubleKind};
-use super::{BLOCKING, RemoteError, RemoteOptions, WORKERS};
+use super::{RemoteError, RemoteOptions, runtime};
 use crate::arena::Slot;
 use crate::inspect::{At, CleanupReport, Item, RecordReadError, RecordTally, Survey, Visit};
 use crate::record::{Record, Wrong};
@@ -65,18 +63,12 @@ impl StoreInspector {
             });
         }
         let (objects, root) = place.open()?;
-        let seed = RandomState::new().hash_one(std::process::id());
-        let mut rules = options.rules();
-        rules.max_objects = rules.max_objects.max(MAX_OBJECTS);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
-            .max_blocking_threads(BLOCKING)
-            .enable_all()
-            .build()?;
+        let max_objects = options.max_objects.max(MAX_OBJECTS);
+        let options = RemoteOptions { max_objects, ..options.clone() };
         Ok(Self {
             url: options.url.clone(),
-            store: Store::new(objects, ObjectLayout::under(root), rules, seed),
-            runtime,
+            store: Store::new(objects, root, options),
+            runtime: runtime()?,
         })
     }
 
@@ -107,8 +99,7 @@ impl StoreInspector {
     }
 
     fn listing(&self, now_s: u64) -> Result<SortedListing, RemoteError> {
-        let listing = self.runtime.block_on(self.store.list());
-        let mut listing = listing.map_err(|trouble| self.refused(trouble))?;
+        let mut listing = self.ask(self.store.list())?;
         // The one that lasts longest stays, as in the tier's own index.
         listing.objects.sort_by_key(|object| object.key);
         let mut wanted: HashMap<BlockHash, ListedObject> = HashMap::new();
@@ -160,8 +151,7 @@ impl StoreInspector {
     pub fn set_aside(&self, items: &[(Item, Wrong)]) -> Result<(), RemoteError> {
         for (item, _) in items {
             let key = ObjectKey::of_resident(&item.resident);
-            let gone = self.runtime.block_on(self.store.set_aside(&key));
-            gone.map_err(|trouble| self.refused(trouble))?;
+            self.ask(self.store.set_aside(&key))?;
         }
         Ok(())
     }
@@ -175,8 +165,7 @@ impl StoreInspector {
         let objects = sorted.expired.iter().chain(&sorted.replaced);
         let keys: Vec<ObjectKey> = objects.map(|object| object.key).collect();
         for keys in keys.chunks(DELETED_AT_ONCE) {
-            let deleted = self.runtime.block_on(self.store.delete(keys));
-            deleted.map_err(|trouble| self.refused(trouble))?;
+            self.ask(self.store.delete(keys))?;
         }
         let (expired, garbage) = (tally(&sorted.expired), tally(&sorted.replaced));
         Ok(CleanupReport {
@@ -192,9 +181,7 @@ impl StoreInspector {
     /// # Errors
     /// When the store does not let us.
     pub fn purge(&self, tenant: TenantTag) -> Result<u64, RemoteError> {
-        let purged = self.runtime.block_on(self.store.purge(tenant));
-        let purged = purged.map_err(|trouble| self.refused(trouble))?;
-        Ok(purged as u64)
+        Ok(self.ask(self.store.purge(tenant))? as u64)
     }
 
     /// Deletes all; how many objects.
@@ -204,20 +191,22 @@ impl StoreInspector {
     pub fn purge_all(&self) -> Result<u64, RemoteError> {
         let layout = &self.store.layout;
         let folders = [layout.records(), layout.quarantine()];
-        let purged = self.runtime.block_on(self.store.destroy(&folders));
-        let purged = purged.map_err(|trouble| self.refused(trouble))?;
-        Ok(purged as u64)
+        Ok(self.ask(self.store.destroy(&folders))? as u64)
     }
 
-    fn refused(&self, trouble: Trouble) -> RemoteError {
-        RemoteError::Refused { url: self.url.clone(), reason: trouble.text }
+    /// Waits for a request; one that fails was refused.
+    fn ask<T>(&self, request: impl Future<Output = Result<T, Trouble>>) -> Result<T, RemoteError> {
+        let answer = self.runtime.block_on(request);
+        answer.map_err(|Trouble { text: reason, .. }| RemoteError::Refused {
+            url: self.url.clone(),
+            reason,
+        })
     }
 }
 
-fn record_of(found: Result<FoundRecord, Trouble>) -> Result<Record, RecordReadError> {
+fn record_of(found: Result<Result<Record, Wrong>, Trouble>) -> Result<Record, RecordReadError> {
     match found {
-        Ok(FoundRecord::Whole(record)) => Ok(record),
-        Ok(FoundRecord::Damaged(wrong)) => Err(RecordReadError::Wrong(wrong)),
+        Ok(read) => read.map_err(RecordReadError::Wrong),
         Err(trouble) if trouble.kind == TroubleKind::Missing => Err(RecordReadError::Gone),
         // Longer than when it was listed, and than any record: it is not a record.
         Err(trouble) if trouble.kind == TroubleKind::TooLarge => {

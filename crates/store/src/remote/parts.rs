@@ -11,24 +11,14 @@ use super::index::ListedObject;
 use super::key::ObjectKey;
 use super::stats::add;
 use super::store::{Attempts, Store};
-use super::transfer::cut_off;
+use super::transfer::{cut_off, on_a_thread};
 use super::trouble::{Trouble, TroubleKind};
 use crate::arena::Slot;
+use crate::backend::{CommandOutcome, Failure};
 use crate::record::{Header, Headers, PAGE, PartBytes, VerifiedHeader, Wrong};
 
 /// Bytes read first of a record with an unknown header; fewer would not be faster.
 const FRONT: u64 = 8 * PAGE as u64;
-
-/// Result of getting a part.
-#[derive(Debug)]
-pub(super) enum FoundPart {
-    /// The part.
-    Whole(PartBytes),
-    /// The record has no such part.
-    None,
-    /// Something else.
-    Damaged,
-}
 
 /// Bytes of an object.
 struct ObjectBytes {
@@ -56,10 +46,10 @@ impl Store {
         object: ListedObject,
         part: u16,
         mut slot: Slot,
-    ) -> Result<FoundPart, Trouble> {
+    ) -> Result<CommandOutcome, Trouble> {
         if let Some(header) = self.remembered(&object, part, slot.len()) {
             match self.read_part(&object, header, part, slot).await {
-                Ok(PartReadOutcome::Part(part)) => return Ok(FoundPart::Whole(part)),
+                Ok(PartReadOutcome::Part(part)) => return Ok(CommandOutcome::Part(part)),
                 Ok(
                     PartReadOutcome::Other(given_back) | PartReadOutcome::Nothing(given_back, _),
                 ) => slot = given_back,
@@ -76,7 +66,7 @@ impl Store {
             return Ok(self.damaged(object));
         };
         let Some(place) = header.header().parts.get(usize::from(part)) else {
-            return Ok(FoundPart::None);
+            return Ok(CommandOutcome::Missing);
         };
         let len = place.range().len();
         // `read_part` copies to the slot without a check of its own.
@@ -85,7 +75,7 @@ impl Store {
             return Err(Trouble::new(TroubleKind::TooLarge, text));
         }
         match self.read_part(&object, header, part, slot).await? {
-            PartReadOutcome::Part(part) => Ok(FoundPart::Whole(part)),
+            PartReadOutcome::Part(part) => Ok(CommandOutcome::Part(part)),
             PartReadOutcome::Other(_) => Ok(self.damaged(object)),
             PartReadOutcome::Nothing(_, trouble) => Err(trouble),
         }
@@ -130,8 +120,7 @@ impl Store {
         }
         // On a thread of its own: a checksum of megabytes would hold up the network.
         let verify = move || PartBytes::verify_or_slot(slot, range.start, &header, part);
-        let verified = tokio::task::spawn_blocking(verify).await;
-        match verified.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))? {
+        match on_a_thread(verify).await? {
             Ok(part) => {
                 add(&self.stats.gets, 1);
                 Ok(PartReadOutcome::Part(part))
@@ -202,9 +191,9 @@ impl Store {
         }
     }
 
-    fn damaged(&self, object: ListedObject) -> FoundPart {
+    fn damaged(&self, object: ListedObject) -> CommandOutcome {
         self.headers().remove(object.key.name);
-        FoundPart::Damaged
+        CommandOutcome::Failed(Failure::Corrupt)
     }
 
     fn headers(&self) -> MutexGuard<'_, Headers> {

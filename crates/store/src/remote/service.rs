@@ -24,9 +24,8 @@ use tokio::time::Instant;
 use super::health::RemoteHealth;
 use super::index::{Changes, ListedObject, Listing, ObjectIndex};
 use super::key::ObjectKey;
-use super::parts::FoundPart;
 use super::store::Store;
-use super::transfer::{FoundRecord, Presence};
+use super::transfer::Presence;
 use super::trouble::Trouble;
 use crate::backend::{
     Command, CommandOutcome, Condition, Failure, LossReason, Report, Ticket, Waker,
@@ -42,10 +41,6 @@ pub(super) struct Setup {
     pub(super) store: Arc<Store>,
     pub(super) index: ObjectIndex,
     pub(super) health: RemoteHealth,
-    /// Commands that are carried out at once.
-    pub(super) max_concurrent: usize,
-    /// Between two listings.
-    pub(super) refresh: Duration,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) closing: oneshot::Receiver<()>,
     pub(super) reports: std::sync::mpsc::Sender<Report>,
@@ -77,8 +72,7 @@ enum RequestPurpose {
 /// Result of a request.
 enum RequestResult {
     Put(Result<(), Trouble>),
-    Got(Result<FoundRecord, Trouble>),
-    GotPart(Result<FoundPart, Trouble>),
+    Got(Result<CommandOutcome, Trouble>),
     Removed(Result<usize, Trouble>),
     Swept,
     Listed(Result<Listing, Trouble>),
@@ -174,7 +168,8 @@ impl Service {
     pub(super) async fn run(mut self) {
         loop {
             self.start_ours();
-            let has_room = self.held.is_none() && self.num_commands < self.setup.max_concurrent;
+            let has_room =
+                self.held.is_none() && self.num_commands < self.setup.store.options.max_concurrent;
             let wake_at = self.wake_at();
             tokio::select! {
                 // In this order: closing comes first, and results free room for commands.
@@ -204,7 +199,7 @@ impl Service {
             Some(Nanos(at)) if !self.is_probing => self.started + Duration::from_nanos(at),
             None if self.newer.is_none() => self.next_listing,
             // What is under way wakes the loop, within its own limit.
-            _ => Instant::now() + self.setup.refresh,
+            _ => Instant::now() + self.setup.store.options.refresh,
         }
     }
 
@@ -232,18 +227,21 @@ impl Service {
                     return self.answer(ticket, CommandOutcome::Failed(Failure::TooLarge));
                 }
                 let store = self.setup.store.clone();
-                let get = async move { store.get(object.key, object.bytes, slot).await };
-                let asked = RequestPurpose::Get { ticket, object };
-                self.ask(asked, async move { RequestResult::Got(get.await) });
+                let damaged = CommandOutcome::Failed(Failure::Corrupt);
+                self.ask(RequestPurpose::Get { ticket, object }, async move {
+                    let read = store.get(object.key, object.bytes, slot).await;
+                    let outcome = read.map(|read| read.map_or(damaged, CommandOutcome::Loaded));
+                    RequestResult::Got(outcome)
+                });
             }
             Command::GetPart { ticket, name, part, slot } => {
                 let Some(object) = self.readable(name) else {
                     return self.answer(ticket, CommandOutcome::Missing);
                 };
                 let store = self.setup.store.clone();
-                let get = async move { store.get_part(object, part, slot).await };
-                let asked = RequestPurpose::Get { ticket, object };
-                self.ask(asked, async move { RequestResult::GotPart(get.await) });
+                self.ask(RequestPurpose::Get { ticket, object }, async move {
+                    RequestResult::Got(store.get_part(object, part, slot).await)
+                });
             }
             Command::Remove { ticket, names } => self.start_remove(ticket, names),
             Command::Purge { ticket, tenant } => {
@@ -388,9 +386,8 @@ impl Service {
         for command in
             held.into_iter().chain(std::iter::from_fn(|| self.setup.commands.try_recv().ok()))
         {
-            let failure = CommandOutcome::Failed(Failure::Aborted);
             let ticket = command.ticket();
-            let outcome = failure;
+            let outcome = CommandOutcome::Failed(Failure::Aborted);
             let _ = self.setup.reports.send(Report::Done { ticket, outcome });
         }
         let until = Instant::now() + CLOSE;

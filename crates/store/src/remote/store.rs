@@ -1,14 +1,17 @@
-//! State shared by all requests: the store, their limits, and the retry loop.
+//! State shared by all requests: the store, the options, and the retry loop.
 
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headstart_core::Rng;
 use object_store::ObjectStore;
+use object_store::path::Path;
 use tokio::time::{Instant, timeout};
 
+use super::RemoteOptions;
 use super::backoff::Backoff;
 use super::key::ObjectLayout;
 use super::stats::{RemoteStats, add};
@@ -18,30 +21,12 @@ use crate::record::Headers;
 /// Slowest transfer that is waited for, bytes a second: below it, computing is quicker.
 const SLOWEST_BYTES_S: usize = 4 << 20;
 
-/// Limits of requests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub(super) attempts: u32,
-    /// One attempt, without the time that its bytes take.
-    pub(super) request: Duration,
-    /// All attempts together, likewise.
-    pub(super) deadline: Duration,
-    pub(super) backoff: Backoff,
-    /// Records from this length on are sent in parts, bytes.
-    pub(super) multipart: usize,
-    pub(super) part: usize,
-    /// A whole listing.
-    pub(super) listing: Duration,
-    /// Objects of a listing that are kept.
-    pub(super) max_objects: usize,
-}
-
 /// The store and how it is asked.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
     pub(super) layout: ObjectLayout,
-    pub(super) rules: Rules,
+    pub(super) options: RemoteOptions,
     pub(super) stats: Arc<RemoteStats>,
     /// Objects that were set aside.
     pub(super) quarantined: AtomicUsize,
@@ -53,14 +38,15 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(
         objects: Arc<dyn ObjectStore>,
-        layout: ObjectLayout,
-        rules: Rules,
-        seed: u64,
+        root: Path,
+        options: RemoteOptions,
     ) -> Arc<Self> {
+        // `RandomState` has random keys, so that replicas draw different pauses.
+        let seed = RandomState::new().hash_one(std::process::id());
         Arc::new(Self {
             objects,
-            layout,
-            rules,
+            layout: ObjectLayout::under(root),
+            options,
             stats: Arc::default(),
             quarantined: AtomicUsize::new(0),
             headers: Mutex::default(),
@@ -77,8 +63,8 @@ impl Store {
     /// Waits before the next attempt, after `failed` failed ones.
     pub(super) async fn pause(&self, failed: u32) {
         add(&self.stats.retries, 1);
-        let wait = self.rules.backoff.wait(failed, self.jitter());
-        tokio::time::sleep(wait).await;
+        let backoff = Backoff { first: self.options.backoff, most: self.options.max_backoff };
+        tokio::time::sleep(backoff.wait(failed, self.jitter())).await;
     }
 
     /// Asks until it works, it never will, or it was asked often enough.
@@ -115,8 +101,8 @@ impl<'a> Attempts<'a> {
         Self {
             store,
             failed: 0,
-            longest: store.rules.request + moving,
-            until: Instant::now() + store.rules.deadline + moving,
+            longest: store.options.request_timeout + moving,
+            until: Instant::now() + store.options.deadline + moving,
         }
     }
 
@@ -136,7 +122,7 @@ impl<'a> Attempts<'a> {
     /// Waits before another attempt, if there should be one.
     pub(super) async fn again(&mut self, trouble: Trouble) -> Result<(), Trouble> {
         self.failed += 1;
-        let is_over = self.failed >= self.store.rules.attempts || Instant::now() >= self.until;
+        let is_over = self.failed >= self.store.options.attempts || Instant::now() >= self.until;
         if is_over || !trouble.kind.is_passing() {
             return Err(trouble);
         }

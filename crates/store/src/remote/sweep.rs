@@ -29,7 +29,7 @@ const PURGE: Duration = Duration::from_secs(600);
 impl Store {
     /// All records, or as many as may be.
     pub(super) async fn list(&self) -> Result<Listing, Trouble> {
-        let until = Instant::now() + self.rules.listing;
+        let until = Instant::now() + self.options.listing_timeout;
         let folder = self.layout.records();
         let mut attempts = Attempts::new(self, 0);
         loop {
@@ -45,7 +45,7 @@ impl Store {
                     None => listing.strangers += 1,
                 }
                 // Strangers count as well, or a bucket full of them would be listed to its end.
-                listing.objects.len() + listing.strangers < self.rules.max_objects
+                listing.objects.len() + listing.strangers < self.options.max_objects
             });
             match walk.await {
                 Ok(is_whole) => {
@@ -61,7 +61,7 @@ impl Store {
 
     /// Counts what was set aside before; its objects, as far as they matter, and their bytes.
     pub(super) async fn count_quarantined(&self) -> (usize, u64) {
-        let until = Instant::now() + self.rules.request;
+        let until = Instant::now() + self.options.request_timeout;
         let (mut found, mut bytes) = (0, 0);
         let folder = self.layout.quarantine();
         let walk = self.walk(&folder, until, |object| {
@@ -87,7 +87,7 @@ impl Store {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // Each answer has the limit of a request; the whole listing has `until`.
-            let limit = self.rules.request.min(left);
+            let limit = self.options.request_timeout.min(left);
             match timeout(limit, objects.next()).await {
                 Err(_) => {
                     let text = format!("listing {prefix}: no answer in {limit:?}");
@@ -195,7 +195,7 @@ impl Store {
     /// Whether the store answers at all.
     pub(super) async fn probe(&self) -> bool {
         let object = self.layout.probe();
-        match timeout(self.rules.request, self.objects.head(&object)).await {
+        match timeout(self.options.request_timeout, self.objects.head(&object)).await {
             Ok(Ok(_)) => true,
             // `NotFound` is an answer as well: the object of the probe never exists.
             Ok(Err(error)) => !Trouble::from(error).kind.is_passing(),

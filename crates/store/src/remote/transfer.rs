@@ -29,15 +29,6 @@ const PARTS_AT_ONCE: usize = 4;
 /// rules to remove.
 const ABORT: Duration = Duration::from_secs(5);
 
-/// Result of a get.
-#[derive(Debug)]
-pub(super) enum FoundRecord {
-    /// The record.
-    Whole(Record),
-    /// Something else; what is wrong with it.
-    Damaged(Wrong),
-}
-
 /// Knowledge of an object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
@@ -80,7 +71,7 @@ impl Store {
             Presence::Old => PutMode::Overwrite,
         };
         loop {
-            let put = match bytes.len() < self.rules.multipart {
+            let put = match bytes.len() < self.options.multipart_bytes {
                 true => {
                     let options = mode.clone().into();
                     let put = self.objects.put_opts(&object, bytes.clone().into(), options);
@@ -149,7 +140,7 @@ impl Store {
     }
 
     async fn send(&self, upload: &mut dyn MultipartUpload, bytes: &Bytes) -> Result<(), Trouble> {
-        let part = self.rules.part;
+        let part = self.options.part_bytes;
         let starts = (0..bytes.len()).step_by(part);
         let parts = starts.map(|start| bytes.slice(start..bytes.len().min(start + part)));
         // Parts are numbered in the order of these calls; only the sending overlaps.
@@ -159,13 +150,13 @@ impl Store {
         Ok(())
     }
 
-    /// Reads a record into `slot`.
+    /// Reads a record into `slot`; returns what is wrong with it where it is damaged.
     pub(super) async fn get(
         &self,
         key: ObjectKey,
         bytes: u64,
         slot: Slot,
-    ) -> Result<FoundRecord, Trouble> {
+    ) -> Result<Result<Record, Wrong>, Trouble> {
         let object = self.layout.object(&key);
         let mut attempts = Attempts::new(self, usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut slot = Some(slot);
@@ -177,14 +168,12 @@ impl Store {
             }
         };
         let slot = slot.ok_or_else(lost_slot)?;
-        let checked = tokio::task::spawn_blocking(move || check(key, slot, len)).await;
-        let found =
-            checked.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))?;
-        if matches!(found, FoundRecord::Whole(_)) {
+        let checked = on_a_thread(move || check(key, slot, len)).await?;
+        if checked.is_ok() {
             add(&self.stats.gets, 1);
             add(&self.stats.bytes_in, len);
         }
-        Ok(found)
+        Ok(checked)
     }
 
     /// Reads an object to the front of the slot. The slot is gone where a folder does not answer:
@@ -210,13 +199,11 @@ impl Store {
             }
             GetResultPayload::File(mut file, _) => {
                 let mut held = slot.take().ok_or_else(lost_slot)?;
-                let read = tokio::task::spawn_blocking(move || {
+                let (held, read) = on_a_thread(move || {
                     let read = file.read_exact(&mut held[..len]);
                     (held, read)
-                });
-                let (held, read) = read
-                    .await
-                    .map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))?;
+                })
+                .await?;
                 // Returned before the error is looked at, because the next attempt needs it.
                 *slot = Some(held);
                 read?;
@@ -224,6 +211,14 @@ impl Store {
             }
         }
     }
+}
+
+/// Runs `work`, which may block, beside the threads of the network.
+pub(super) async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))
 }
 
 pub(super) fn cut_off(object: &Path) -> Trouble {
@@ -236,15 +231,11 @@ fn lost_slot() -> Trouble {
 }
 
 /// Whether this is the record, the whole record, and the one that its object's name promises.
-fn check(key: ObjectKey, slot: Slot, len: usize) -> FoundRecord {
-    match Record::verify(slot, key.name) {
-        // The checksums do not cover bytes after the record, so the length is compared.
-        Ok(record) if record.bytes().len() == len && ObjectKey::of(record.meta()) == key => {
-            FoundRecord::Whole(record)
-        }
-        Ok(_) => FoundRecord::Damaged(Wrong::Misplaced),
-        Err(wrong) => FoundRecord::Damaged(wrong),
-    }
+fn check(key: ObjectKey, slot: Slot, len: usize) -> Result<Record, Wrong> {
+    let record = Record::verify(slot, key.name)?;
+    // The checksums do not cover bytes after the record, so the length is compared.
+    let is_it = record.bytes().len() == len && ObjectKey::of(record.meta()) == key;
+    is_it.then_some(record).ok_or(Wrong::Misplaced)
 }
 
 /// When a part is sent again: the crate knows the status, so that its own loop is the better one.
@@ -260,7 +251,7 @@ impl RetryPolicy for Store {
             _ => true,
         };
         let failed = u32::try_from(context.attempt).unwrap_or(u32::MAX);
-        let goes_on = is_passing && failed < self.rules.attempts;
+        let goes_on = is_passing && failed < self.options.attempts;
         if goes_on {
             self.pause(failed).await;
         }

@@ -10,7 +10,7 @@ use headstart_core::transfer::Transfer;
 use headstart_core::{TenantTag, Tier};
 
 use crate::backend::{Backend, ResidentRecord};
-use crate::decorate::Rate;
+use crate::line::Rate;
 use crate::record::{Exactness, Layout, PAGE};
 
 /// Configuration of a tiered store.

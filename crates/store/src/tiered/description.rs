@@ -11,7 +11,7 @@
 //! make sense; otherwise a reader of the pack would look for tokens that no unit has.
 
 use headstart_core::BlockHash;
-use headstart_core::transfer::{FoundPack, Pack};
+use headstart_core::transfer::Pack;
 
 use crate::wire::{FieldReader, FieldWriter};
 
@@ -54,7 +54,7 @@ pub(super) fn write(pack: &Pack, unit_tokens: u32) -> Vec<u8> {
 
 /// Parses the description of the pack called `name`, if its units have `unit_tokens` tokens and it
 /// makes sense.
-pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<FoundPack> {
+pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<Pack> {
     let mut from = FieldReader::new(bytes);
     let is_ours = from.array()? == MAGIC && from.u32()? == VERSION;
     let part = u16::try_from(from.u32()?).ok()?;
@@ -70,7 +70,7 @@ pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<Fo
     let units = units.collect::<Option<Vec<_>>>()?;
     let order = (0..num_tokens).map(|_| from.u32());
     let order = order.collect::<Option<Vec<_>>>()?;
-    is_sensible(&units, &order, unit_tokens).then_some(FoundPack {
+    is_sensible(&units, &order, unit_tokens).then_some(Pack {
         name,
         units,
         part,
@@ -97,7 +97,7 @@ pub(super) fn is_sensible(units: &[BlockHash], order: &[u32], unit_tokens: u32) 
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::{IdentityDigest, Rng, TenantTag};
+    use headstart_core::Rng;
 
     use super::*;
 
@@ -111,8 +111,6 @@ mod tests {
         Pack {
             name: BlockHash::from_u64(rng.next_u64()),
             units: (0..num_units).map(|_| BlockHash::from_u64(rng.next_u64())).collect(),
-            identity: IdentityDigest::default(),
-            tenant: TenantTag::default(),
             part: rng.below(99) as u16,
             order,
             generation: rng.below(9) as u32,
@@ -127,14 +125,7 @@ mod tests {
             let bytes = write(&pack, UNIT_TOKENS);
             let read = super::read(pack.name, &bytes, UNIT_TOKENS);
             assert_eq!(super::read(pack.name, &bytes, UNIT_TOKENS * 2), None, "of other units");
-            let right = FoundPack {
-                name: pack.name,
-                units: pack.units,
-                part: pack.part,
-                order: pack.order,
-                generation: pack.generation,
-            };
-            assert_eq!(read, Some(right));
+            assert_eq!(read, Some(pack));
         }
     }
 

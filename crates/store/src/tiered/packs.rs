@@ -12,10 +12,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use headstart_core::transfer::{
-    FoundPack, Pack, TokenFormat, TransferId, TransferReport, TransferResult,
-};
-use headstart_core::{BlockHash, Tier};
+use headstart_core::transfer::{Pack, TokenFormat, TransferId, TransferReport, TransferResult};
+use headstart_core::{BlockHash, IdentityDigest, TenantTag, Tier};
 
 use super::sealer::{SealerJob, Tokens};
 use super::{CommandPurpose, PartsConfig, StoreConfig, TieredStore, description};
@@ -56,8 +54,12 @@ pub(super) struct PackRegistry {
 struct PackRequest {
     id: TransferId,
     pack: Pack,
+    origin: UnitOrigin,
     index: usize,
 }
+
+/// Computation identity and tenant of units.
+type UnitOrigin = (IdentityDigest, TenantTag);
 
 /// Moves of tokens: their positions in the unit and in the pack.
 type Moves = Vec<(u32, u32)>;
@@ -129,12 +131,12 @@ fn moves_of(pack: &Pack, unit_tokens: u32) -> BTreeMap<usize, Moves> {
 }
 
 impl TieredStore {
-    pub(super) fn pack(&mut self, id: TransferId, pack: Pack, tier: Tier) {
+    pub(super) fn pack(&mut self, id: TransferId, pack: Pack, origin: UnitOrigin, tier: Tier) {
         let is_possible = self.pack_parts(&pack).is_some();
         let index = self.index_of(tier).filter(|_| is_possible);
         match (&mut self.packs, index) {
             (Some(packs), Some(index)) if packs.waiting.len() < packs.most_waiting => {
-                packs.waiting.push_back(PackRequest { id, pack, index });
+                packs.waiting.push_back(PackRequest { id, pack, origin, index });
                 self.pump_packs();
             }
             _ => self.tell_pack(id, TransferResult::Failed),
@@ -176,7 +178,7 @@ impl TieredStore {
 
     fn begin_pack(&mut self, asked: PackRequest) {
         let (id, unit_tokens) = (asked.id, self.config.unit_tokens);
-        let (Some(draft), Some(packs)) = (self.pack_draft(&asked.pack), &mut self.packs) else {
+        let (Some(draft), Some(packs)) = (self.pack_draft(&asked), &mut self.packs) else {
             return self.tell_pack(id, TransferResult::Failed);
         };
         let description = description::write(&asked.pack, unit_tokens);
@@ -194,15 +196,16 @@ impl TieredStore {
     }
 
     /// A record for a pack, in memory of its own that is gone with it.
-    fn pack_draft(&self, pack: &Pack) -> Option<Draft> {
+    fn pack_draft(&self, asked: &PackRequest) -> Option<Draft> {
+        let PackRequest { pack, origin: (identity, tenant), .. } = asked;
         let parts = self.pack_parts(pack)?;
         let layout = self.config.layout();
         let memory = Arena::new(layout.record_bytes(&parts), 1).ok()?;
         let meta = Meta {
             name: pack.name,
             parent: pack.units.last().copied(),
-            identity: pack.identity,
-            tenant: pack.tenant,
+            identity: *identity,
+            tenant: *tenant,
             tokens: pack.order.len() as u32,
             exactness: self.config.exactness,
             content: Content::Pack,
@@ -261,10 +264,9 @@ impl TieredStore {
     /// Whether a part is of a unit like ours, computed as the pack's and of the same tenant.
     fn may_be_packed(&self, part: &PartBytes) -> bool {
         let packing = self.packs.as_ref().and_then(|packs| packs.current.as_ref());
-        let pack = packing.map(|packing| &packing.asked.pack);
         let meta = part.meta();
         let theirs = (meta.identity, meta.tenant);
-        pack.is_some_and(|pack| (pack.identity, pack.tenant) == theirs)
+        packing.is_some_and(|packing| packing.asked.origin == theirs)
             && meta.exactness == self.config.exactness
             && self.is_unit(part)
     }
@@ -403,7 +405,7 @@ impl TieredStore {
     }
 
     /// Parses the description of a pack, if it is one of ours.
-    fn found_pack(&self, name: BlockHash, front: &PartBytes) -> Option<FoundPack> {
+    fn found_pack(&self, name: BlockHash, front: &PartBytes) -> Option<Pack> {
         let unit_tokens = self.config.unit_tokens;
         let found = description::read(name, front.bytes(), unit_tokens)?;
         let chunk = *self.parts.get(usize::from(found.part))?;

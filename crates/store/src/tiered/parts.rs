@@ -20,7 +20,7 @@ use super::sealer::SealerJob;
 use super::{CommandPurpose, PartSlots, PartsConfig, StoreConfig, TieredStore};
 use crate::arena::{Arena, Slot};
 use crate::backend::{Command, CommandOutcome, Waker};
-use crate::decorate::{Alarm, ThroughputLine};
+use crate::line::{Alarm, ThroughputLine};
 use crate::record::{Content, PartBytes};
 
 /// Loaded parts, and those being loaded.

@@ -212,7 +212,7 @@ fn over_time(counts: &Characterizer, blocks: &Blocks, next: &NextTurns) -> OverT
     let buckets = counts.moments.buckets().iter().enumerate();
     let buckets = buckets.map(|(place, counted)| {
         let hits = counted.hits;
-        let (followed, ended) = (counted.next.followed, next.ended_at[place]);
+        let (followed, ended) = (counted.followed, next.ended_at[place]);
         Moment {
             requests: hits.requests,
             references: hits.references,

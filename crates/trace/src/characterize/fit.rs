@@ -12,6 +12,8 @@
 //! Source: the exponential per class is that of "KVCache Cache in the Wild" (ATC'25), which takes
 //! it without a test; the others are there to be compared with it.
 
+use serde::{Serialize, Serializer};
+
 use super::histogram::Histogram;
 
 /// Fewest observations that are fitted.
@@ -27,7 +29,8 @@ const BISECTIONS: usize = 60;
 const SHAPES: (f64, f64) = (0.02, 50.0);
 
 /// A family of distributions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Model {
     /// Without memory.
     Exponential,
@@ -50,11 +53,12 @@ impl Model {
 }
 
 /// A fitted distribution.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// Its family.
     pub model: Model,
     /// Its parameters by name, see the table above.
+    #[serde(serialize_with = "by_name")]
     pub parameters: Vec<(&'static str, f64)>,
     /// Logarithm of the likelihood of all observations (density by seconds).
     pub log_likelihood: f64,
@@ -67,8 +71,16 @@ pub struct Fit {
     pub ks: f64,
 }
 
+/// An object with a field per parameter.
+fn by_name<S: Serializer>(
+    parameters: &[(&'static str, f64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parameters.iter().copied())
+}
+
 /// All families on the same observations.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Fits {
     /// Observations fitted.
     pub observations: u64,

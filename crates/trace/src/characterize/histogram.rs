@@ -2,12 +2,14 @@
 //!
 //! Source: the layout of Gil Tene's HdrHistogram, with 64 bins to a doubling.
 
+use serde::Serialize;
+
 /// Bins to a doubling, as a power of two.
 const BITS: u32 = 6;
 
 /// Summary of a distribution. Percentiles are exact below 128 units of the histogram they come from
 /// and within 1.6 % above.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// Number of values.
     pub count: u64,

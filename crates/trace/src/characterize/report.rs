@@ -3,6 +3,11 @@
 //!
 //! A *hit* is a block that was used before, with all blocks in front of it: what a cache without
 //! end would have had. Nothing here depends on a policy.
+//!
+//! Names and order of the fields are those of `headstart analyze --json`.
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use super::fit::Fits;
 use super::histogram::Spread;
@@ -55,7 +60,7 @@ pub struct Characterization {
 }
 
 /// Sampling rates, and the pieces kept.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SamplingRates {
     /// Share of blocks that was tracked: 1, or less where the trace has more pieces than there
     /// is memory for. Below 1 all numbers about blocks are estimates, and each tracked block
@@ -67,11 +72,12 @@ pub struct SamplingRates {
     /// Share of users that was tracked; as above.
     pub user_rate: f64,
     /// Runs of equal blocks that were kept at the end.
+    #[serde(skip)]
     pub pieces: u64,
 }
 
 /// Hits of an infinite cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ideal {
     /// Blocks of all requests.
     pub references: u64,
@@ -80,9 +86,11 @@ pub struct Ideal {
     /// Hits of references.
     pub block_hit_rate: f64,
     /// Prompt tokens, where the trace says them (else blocks times their tokens).
+    #[serde(skip)]
     pub prompt_tokens: u64,
     /// Of them, those that hits serve: tokens of hit blocks, without the block of a prompt's last
     /// token, which is always computed.
+    #[serde(skip)]
     pub hit_tokens: u64,
     /// Hit tokens of prompt tokens.
     pub token_hit_rate: f64,
@@ -98,7 +106,7 @@ pub struct Ideal {
 }
 
 /// Counters by bucket of time.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverTime {
     /// Length of a bucket.
     pub bucket_s: f64,
@@ -107,7 +115,7 @@ pub struct OverTime {
 }
 
 /// A bucket of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moment {
     /// Requests that arrived.
     pub requests: u64,
@@ -118,8 +126,10 @@ pub struct Moment {
     /// Hits of references.
     pub hit_rate: f64,
     /// Requests of sessions that arrived and were followed by another one of the session.
+    #[serde(skip)]
     pub followed: u64,
     /// Requests that were a session's last, known to be (see [`NextTurn::horizon_s`]).
+    #[serde(skip)]
     pub ended: u64,
     /// Followed of both.
     pub p_next: f64,
@@ -128,13 +138,14 @@ pub struct Moment {
 }
 
 /// A size and what it hits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CurvePoint {
     /// Blocks that the cache holds.
     pub capacity_blocks: u64,
     /// The same in tokens.
     pub capacity_tokens: u64,
     /// Blocks hit.
+    #[serde(skip)]
     pub hits: u64,
     /// Of all references.
     pub block_hit_rate: f64,
@@ -151,6 +162,18 @@ pub struct Hits {
     pub references: u64,
     /// Of them, hits.
     pub hits: u64,
+}
+
+/// With the rate behind the counts.
+impl Serialize for Hits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Hits", 4)?;
+        object.serialize_field("requests", &self.requests)?;
+        object.serialize_field("references", &self.references)?;
+        object.serialize_field("hits", &self.hits)?;
+        object.serialize_field("hit_rate", &self.rate())?;
+        object.end()
+    }
 }
 
 /// A request type's part.
@@ -173,7 +196,7 @@ pub struct TypeShare {
 }
 
 /// A turn's part.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TurnShare {
     /// The turn; the last row holds all later ones too.
     pub turn: u16,
@@ -184,7 +207,7 @@ pub struct TurnShare {
 }
 
 /// Hit blocks by the session and the user of their last use before the hit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Origins {
     /// The same session.
     pub same_session: u64,
@@ -201,7 +224,7 @@ pub struct Origins {
 }
 
 /// Skew of a quantity over its owners.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Skew {
     /// Owners, those who have nothing too.
     pub owners: u64,
@@ -218,7 +241,7 @@ pub struct Skew {
 }
 
 /// Sessions and their requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sessions {
     /// Number of sessions.
     pub count: u64,
@@ -237,7 +260,7 @@ pub struct Sessions {
 }
 
 /// Sessions of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SessionKind {
     /// Number of sessions.
     pub sessions: u64,
@@ -250,7 +273,7 @@ pub struct SessionKind {
 }
 
 /// Users and their requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Users {
     /// Number of users.
     pub count: u64,
@@ -282,7 +305,7 @@ pub struct NextTurn {
 }
 
 /// Requests by what came after them in their session.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Next {
     /// Another one came.
     pub followed: u64,
@@ -321,20 +344,21 @@ pub struct ReuseTimes {
 }
 
 /// Reuse times of some blocks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reuse {
     /// Of them, within a millisecond: the same instant, in no fit.
     pub at_once: u64,
     /// Seconds, `at_once` included.
     pub seconds: Spread,
     /// Distributions fitted to the others.
+    #[serde(flatten)]
     pub fits: Fits,
     /// The cumulative distribution: seconds, share of blocks reused until then.
     pub cdf: Vec<(f64, f64)>,
 }
 
 /// Hit rates by position in the prompt.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Locality {
     /// Hit rate by the block's place in the prompt.
     pub by_offset: Vec<OffsetRate>,
@@ -343,7 +367,7 @@ pub struct Locality {
 }
 
 /// Blocks at some offsets.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OffsetRate {
     /// The first offset, in blocks.
     pub from: u64,
@@ -358,7 +382,7 @@ pub struct OffsetRate {
 }
 
 /// Pairs of blocks of one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StrideRate {
     /// Blocks between the first and the second of the pair, the second included.
     pub stride: u64,
@@ -371,7 +395,7 @@ pub struct StrideRate {
 }
 
 /// From a block's first use to its last.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lifespan {
     /// Of reused blocks, seconds.
     pub reused_s: Spread,
@@ -384,7 +408,7 @@ pub struct Lifespan {
 }
 
 /// Sizes of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sizes {
     /// Prompt tokens of a request.
     pub prompt_tokens: Spread,
@@ -402,7 +426,7 @@ pub struct Sizes {
 
 /// Blocks that a cache must hold to hit every reuse: each block from its first to its last use, if
 /// it is used again. No policy knows that ahead: a lower bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Capacity {
     /// Most blocks of use in one bucket of time.
     pub peak_blocks: u64,

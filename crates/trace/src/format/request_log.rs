@@ -39,6 +39,7 @@
 
 mod fields;
 mod line;
+mod names;
 mod opaque;
 mod requests;
 mod usage;
@@ -53,40 +54,11 @@ use serde_json::{Value, json};
 use super::conversation::{Conversation, Role, Turn};
 use crate::TraceError;
 use crate::source::Lines;
-pub(super) use line::BODIES;
 use line::{names_time, parse};
+pub(super) use names::BODIES;
+pub use names::fields_read;
 pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Chains, TYPES};
-
-/// The fields that are read of a request, by what they say. Where a row has several, the first
-/// that can be read counts.
-#[must_use]
-pub fn fields_read() -> Vec<(&'static str, Vec<&'static str>)> {
-    let usage = [
-        "usage.prompt_tokens",
-        "usage.input_tokens",
-        "usage.completion_tokens",
-        "usage.output_tokens",
-        "usage.prompt_tokens_details.cached_tokens",
-        "usage.input_tokens_details.cached_tokens",
-        "usage.cache_read_input_tokens",
-        "usage.cache_creation_input_tokens",
-    ];
-    let ttft = line::TTFTS.iter().map(|(name, _)| *name);
-    vec![
-        ("the request's body, if it is nested", BODIES.to_vec()),
-        ("prompt", line::PROMPTS.to_vec()),
-        ("prompt, in addition", vec!["system", "instructions", "tools"]),
-        ("time", line::ARRIVALS.to_vec()),
-        ("id", line::IDS.to_vec()),
-        ("model", vec!["model"]),
-        ("tenant", vec!["cache_salt"]),
-        ("user", line::USERS.to_vec()),
-        ("session", line::SESSIONS.to_vec()),
-        ("tokens, also in `response`", usage.to_vec()),
-        ("time to first token", ttft.chain(["completionStartTime"]).collect()),
-    ]
-}
 
 /// Longest line that is read as a request, bytes: a prompt of a million tokens in JSON, twice.
 /// Parsed it takes the like again; a line made to be costly, [`MEMORY_FACTOR`] times as much.

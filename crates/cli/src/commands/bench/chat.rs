@@ -11,7 +11,7 @@ use headstart_loadgen::{
     compare, probe, read_conversations,
 };
 use headstart_server::RunningServer;
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::format::conversation::Conversation;
 use serde_json::json;
 
@@ -30,24 +30,7 @@ const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// Play multi-turn conversations; compare strategies and policies.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart bench chat conversations.jsonl.zst --conversations 200 --active 8 \\
-    --cache-blocks 600
-  headstart bench chat conversations.jsonl --strategy random,precise --json
-  headstart bench chat conversations.jsonl --policies lru,s3fifo --replicas 1 \\
-    --cache-blocks 300 --think exp:4 --starts spaced --active 40 \\
-    --record run.jsonl --probe-rounds 0
-  headstart bench chat --probe-only
-  headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 \\
-    --served-model-name toy
-
-Without --url the command starts a server for each strategy and policy. Think
-times depend on seed, conversation and turn only, so every server meets the same
-users.
-
-The reuse probe runs at the end. It sends the second turn of new conversations,
-cached and uncached, one request at a time. Such a prompt has at least 2,000
-tokens, a tenth of them new.")]
+#[command(after_help = include_str!("chat.help.txt"))]
 pub(crate) struct ChatBenchCommand {
     /// Conversations as JSON lines, plain or zstd
     ///

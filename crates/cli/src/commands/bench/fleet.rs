@@ -18,7 +18,7 @@ use headstart_router::Profile;
 use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 
 use self::drive::Driver;
 use self::running::RunningFleet;
@@ -38,24 +38,7 @@ const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"
 
 /// Send load to a fleet; compare strategies with the simulation.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart bench fleet                          four emulated replicas
-  headstart bench fleet --strategies precise,cost --rates 20 --html fleet.html
-  headstart bench fleet --trace requests.jsonl.zst --speed 2 --replicas 4
-  headstart bench fleet --url http://10.0.0.7:8000 \\
-    --served-model-name Qwen3-0.6B --vocab 512..151643 \\
-    --cost-model engine.toml
-
-Requests are sent at their due times, whether or not earlier ones are answered.
-Latency counts from the due time, so a slow server cannot reduce its own load.
-
-Without --url or --upstream the command starts a fleet. By default it emulates
-the engine of --cost-model or of the preset; --real runs a model. If the cost
-model of the engine is known, the simulator serves the same requests and the
-report shows the difference. `headstart calibrate` measures a cost model.
-
-A Headstart server at --url reports its strategy, replicas and block size for
-the simulation. For other servers give --strategies and --replicas.")]
+#[command(after_help = include_str!("fleet.help.txt"))]
 pub(crate) struct FleetBenchCommand {
     /// Published workload: laptop, llm-d-73 or llm-d-37 [default: laptop]
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]

@@ -8,7 +8,7 @@ use headstart_core::figures::counted;
 use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
 use headstart_server::{EngineBackend, RunningServer, ServeConfig};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::TraceError;
 use serde_json::json;
 
@@ -29,28 +29,7 @@ const BLOCK_SIZE: usize = 16;
 
 /// Send a trace to a server; compare its hits with a replay.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart bench trace conversation_trace.jsonl.zst --id-tokens 16 \\
-    --output-tokens 1 --cache-blocks 1000 --requests 500
-  headstart bench trace trace.jsonl --mode open --speed 10 --scale 0.1 \\
-    --url http://127.0.0.1:8000 --served-model-name Qwen3-0.6B \\
-    --vocab 512..151643
-  headstart bench trace trace.jsonl --url http://127.0.0.1:8000 \\
-    --cache-blocks 6000 --json
-  headstart bench trace trace.jsonl --cache-blocks 1000 \\
-    --context-cache new-folder --context-cache-gib 1 --host-cache-gib 0.1
-
-Without --url the command starts a server with one replica. Each block id of the
-trace gets its own random tokens.
-
-Sequential mode sends one request at a time, in file order. Then it replays the
-trace and reports how many requests had exactly the predicted hits. For a server
-at --url this needs its --cache-blocks, --block-size and --policy. Open mode
-sends each request at its arrival time. Concurrent requests hold more blocks, so
-hits differ.
-
-With --context-cache the report compares, tier by tier, the observed hits with a
-simulation in virtual time.")]
+#[command(after_help = include_str!("trace.help.txt"))]
 pub(crate) struct TraceBenchCommand {
     #[command(flatten)]
     input: TraceInput,

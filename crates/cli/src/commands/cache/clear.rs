@@ -6,7 +6,7 @@ use headstart_core::TenantTag;
 use headstart_core::figures::counted;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, RecordTally};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use serde_json::json;
 
 use super::whose::TenantSelector;
@@ -15,13 +15,7 @@ use crate::exit::usage;
 
 /// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache gc ./kv
-  headstart cache gc s3://bucket/kv --json
-
-A server does the same when it needs space. This command frees disk space at
-once and moves no data, to spare the disk. Damaged records stay for inspection
-as long as their segment has readable ones.")]
+#[command(after_help = include_str!("gc.help.txt"))]
 pub(crate) struct Gc {
     #[command(flatten)]
     place: CacheLocation,
@@ -31,14 +25,7 @@ pub(crate) struct Gc {
 
 /// Delete all records of a tenant, or all records.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache purge ./kv --salt alice
-  headstart cache purge s3://bucket/kv --tenant 9f86d081884c7d65
-  headstart cache purge ./kv --all --yes
-
-Records are overwritten or deleted, including damaged and expired ones. Servers
-that share object storage can have copies in memory and store them again. Stop
-these servers, or the tenant, first.")]
+#[command(after_help = include_str!("purge.help.txt"))]
 pub(crate) struct Purge {
     #[command(flatten)]
     place: CacheLocation,

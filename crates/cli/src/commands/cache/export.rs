@@ -11,7 +11,7 @@ use headstart_store::inspect::Item;
 use headstart_store::inspect::copy::{CopyReport, copy, wakeups};
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Backend, Disk, DiskOptions};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use serde_json::json;
 
 use super::whose::TenantSelector;
@@ -23,15 +23,7 @@ const BUDGET_GIB: f64 = 10.0;
 
 /// Copy verified records to another folder or object store.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache export ./kv s3://bucket/kv
-  headstart cache export s3://bucket/kv /mnt/second/kv --context-cache-gib 20
-  headstart cache export ./kv ./alice --salt alice
-
-Use it to start a second server with a warm cache, or to move a folder to object
-storage. The second server needs the same model, type and block size. Records
-keep their time to live. Servers may use the source during the copy. They may
-use the destination only if it is object storage.")]
+#[command(after_help = include_str!("export.help.txt"))]
 pub(crate) struct Export {
     #[command(flatten)]
     place: CacheLocation,

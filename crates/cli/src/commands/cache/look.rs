@@ -8,7 +8,7 @@ use headstart_core::TenantTag;
 use headstart_store::disk::{FolderInspector, Holder, unix_seconds};
 use headstart_store::inspect::{Cache as Opened, Item, RecordTally, Survey};
 use headstart_store::record::{Content, Exactness};
-use headstart_terminal::{self as output, TaskProgress, aligned};
+use headstart_terminal::{self as output, Progress, TaskProgress, aligned};
 use serde_json::{Value, json};
 
 use super::whose::TenantSelector;
@@ -19,16 +19,7 @@ const SHOWN: usize = 20;
 
 /// List all records, oldest first.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache ls ./kv --limit 20
-  headstart cache ls s3://bucket/kv --salt alice
-  headstart cache ls ./kv --json | jq .bytes
-
-The command works while a server uses the folder, and can be a moment behind.
-Names are hashes of tokens and identity; they reveal no text. The kind `lossy`
-is KV stored with fewer bits (serve --context-cache-dtype fp8). A pack is a copy
-of parts of units, with reordered tokens (serve --importance). Evicted records
-are listed until their space is reused, because a restart would find them again.")]
+#[command(after_help = include_str!("ls.help.txt"))]
 pub(crate) struct Ls {
     #[command(flatten)]
     place: CacheLocation,
@@ -43,16 +34,7 @@ pub(crate) struct Ls {
 
 /// Show disk use, tenants, ages and the process that uses it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache stat ./kv
-  headstart cache stat ./kv --json
-  headstart cache stat s3://bucket/kv
-
-The command works while a server uses the folder. In a folder it reads the start
-of each record, for age, identity and kind (exact, or lossy: stored with fewer
-bits). Object storage provides times of writing, but no identities and kinds.
-The budget is that of the last server that opened the folder. Object storage
-does not record it.")]
+#[command(after_help = include_str!("stat.help.txt"))]
 pub(crate) struct Stat {
     #[command(flatten)]
     place: CacheLocation,

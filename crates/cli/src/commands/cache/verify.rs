@@ -8,7 +8,7 @@ use headstart_core::figures::counted;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Item, RecordReadError, RecordTally};
 use headstart_store::record::Wrong;
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use serde_json::{Value, json};
 
 use super::whose::TenantSelector;
@@ -17,16 +17,7 @@ use crate::exit::CheckFailure;
 
 /// Verify the checksums of all records.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart cache verify ./kv
-  headstart cache verify ./kv --dry-run --json
-  headstart cache verify s3://bucket/kv --salt alice
-
-The command bypasses the page cache where possible, to read from the disk. It
-sets damaged records aside: a server recomputes them. With --dry-run it changes
-nothing and works while a server uses the folder.
-
-Exit codes: 0 all ok, 1 damaged or unreadable records, 2 could not run.")]
+#[command(after_help = include_str!("verify.help.txt"))]
 pub(crate) struct Verify {
     #[command(flatten)]
     place: CacheLocation,

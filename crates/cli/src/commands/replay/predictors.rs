@@ -9,7 +9,7 @@ use headstart_core::figures::counted;
 use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
 use headstart_predict::{ContinuationModel, Predictor};
-use headstart_terminal::TaskProgress;
+use headstart_terminal::{Progress, TaskProgress};
 
 use super::texts::SessionConversations;
 use super::turns;

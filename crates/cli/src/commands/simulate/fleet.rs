@@ -14,7 +14,7 @@ use headstart_core::figures::counted;
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, FleetRun};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 
 pub(crate) use self::source::SourceOptions;
 use crate::commands::fleet_engine;
@@ -48,61 +48,14 @@ const FAULT_MAX_S: f64 = 1e6;
 
 /// Routing strategies on a fleet.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart simulate fleet --preset laptop                  under a second
-  headstart simulate fleet --preset llm-d-73 --html fleet.html
-  headstart simulate fleet --preset llm-d-73 --strategies precise,cost \\
-    --rates 20,60
-  headstart simulate fleet --trace trace.jsonl --replicas 4 --speed 2
-  headstart simulate fleet --trace trace.jsonl --cost-model engine.toml
-
-The simulation uses the router, scheduler and cache of `serve`, in virtual time.
-A cost model gives the duration of each engine step. llm-d-73 and llm-d-37 are
-published runs of llm-d; the table shows the published figures below ours.")]
+#[command(after_help = include_str!("fleet.help.txt"))]
+#[command(next_help_heading = "Fleet")]
 pub(crate) struct FleetSimulation {
     /// Published run: llm-d-73, llm-d-37, or laptop, a small llm-d-73
     ///
     /// Required without --trace.
     #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     preset: Option<String>,
-    #[command(flatten)]
-    options: FleetOptions,
-    /// Threads [default: all cores]
-    #[arg(long, value_name = "N", help_heading = "Output")]
-    threads: Option<NonZeroUsize>,
-    /// Print JSON, one object per line
-    #[arg(long, help_heading = "Output")]
-    json: bool,
-    /// Also write an HTML page with curves
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
-}
-
-/// Runs all strategies and prints what came out.
-pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
-    if let Some(page) = &fleet.html {
-        let files: Vec<_> = fleet.options.files().collect();
-        output::files(&[("--html", page)], &files)?;
-    }
-    let preset = match &fleet.preset {
-        // Whose engine a trace gets, unless another one is named.
-        None if fleet.options.is_of_trace() => FleetPreset::LlmD73,
-        None => {
-            bail!(usage(
-                "what to simulate is missing: give --preset laptop (or llm-d-73, \
-                           llm-d-37), or --trace FILE"
-            ));
-        }
-        Some(name) => fleet_engine::preset(name)?,
-    };
-    let report = fleet.options.run(preset, threads(fleet.threads))?;
-    fleet_engine::tell(&report, fleet.json, fleet.html.as_deref())
-}
-
-/// A fleet.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Fleet")]
-pub(super) struct FleetOptions {
     /// Strategies, as for `serve` [default: published,precise]
     ///
     /// `published` is the preset's four published strategies. [default of a trace:
@@ -154,17 +107,47 @@ pub(super) struct FleetOptions {
     seed: Option<u64>,
     #[command(flatten)]
     source: SourceOptions,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    threads: Option<NonZeroUsize>,
+    /// Print JSON, one object per line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Also write an HTML page with curves
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+}
+
+/// Runs all strategies and prints what came out.
+pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
+    if let Some(page) = &fleet.html {
+        let files: Vec<_> = fleet.files().collect();
+        output::files(&[("--html", page)], &files)?;
+    }
+    let preset = match &fleet.preset {
+        // Whose engine a trace gets, unless another one is named.
+        None if fleet.is_of_trace() => FleetPreset::LlmD73,
+        None => {
+            bail!(usage(
+                "what to simulate is missing: give --preset laptop (or llm-d-73, \
+                           llm-d-37), or --trace FILE"
+            ));
+        }
+        Some(name) => fleet_engine::preset(name)?,
+    };
+    let report = fleet.simulated(preset)?;
+    fleet_engine::tell(&report, fleet.json, fleet.html.as_deref())
 }
 
 /// Name in `--strategies` that stands for the published strategies.
 const PUBLISHED: &str = "published";
 
-impl FleetOptions {
+impl FleetSimulation {
     /// Runs all strategies.
     ///
     /// # Errors
     /// When an option makes no sense.
-    pub(super) fn run(&self, preset: FleetPreset, threads: usize) -> Result<FleetReport> {
+    fn simulated(&self, preset: FleetPreset) -> Result<FleetReport> {
         let seed = self.seed.unwrap_or(1);
         let profiles = self.profiles(preset)?;
         let fleets = profiles.into_iter().map(|profile| {
@@ -178,7 +161,7 @@ impl FleetOptions {
             asked = asked.of_another_engine();
         }
         let progress = TaskProgress::steps("simulating", fleets.len() * workload.rungs.len());
-        let outcomes = parallel(&fleets, threads, |fleet| {
+        let outcomes = parallel(&fleets, threads(self.threads), |fleet| {
             FleetRun::new(fleet, &workload).finish_with(|_| progress.inc(1))
         });
         progress.end();
@@ -203,12 +186,12 @@ impl FleetOptions {
     }
 
     /// Whether a trace is asked for.
-    pub(super) fn is_of_trace(&self) -> bool {
+    fn is_of_trace(&self) -> bool {
         self.source.trace.is_some()
     }
 
     /// Returns the input files of the options.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+    fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.source.trace, &self.cost_model];
         files.into_iter().filter_map(|file| file.as_deref())
     }

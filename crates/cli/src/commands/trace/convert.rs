@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
-use headstart_terminal as output;
+use headstart_terminal::{self as output, Progress};
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
 
@@ -16,23 +16,7 @@ use crate::input::{TraceInput, remarks};
 
 /// Convert a trace to Headstart's canonical format.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart trace convert conversation_trace.jsonl.zst -o conversation.jsonl.gz
-  headstart trace convert traces.jsonl --arrivals 60 --arrivals-seed 1 \\
-    -o agents.jsonl
-  headstart trace convert chats.jsonl --tokenizer ./Qwen3-0.6B \\
-    --block-tokens 64 > chats.trace
-  zcat old.gz | headstart trace convert - --format mooncake --skip-bad \\
-    > new.jsonl
-
-The first line determines the format, the first bytes the compression. The
-canonical format is JSON lines: a header, then one request per line. A request
-has its time in nanoseconds, type, session, turn, lengths, and blocks as runs
-[start, count].
-
-Without --arrivals each agent session starts with the last request of the one
-before, in file order. Missing sessions, turns and types are inferred, and the
-header says so.")]
+#[command(after_help = include_str!("convert.help.txt"))]
 pub(crate) struct Convert {
     #[command(flatten)]
     input: TraceInput,

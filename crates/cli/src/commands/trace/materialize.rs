@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
-use headstart_terminal as output;
+use headstart_terminal::{self as output, Progress};
 use headstart_trace::TraceError;
 use headstart_trace::format::completions;
 use headstart_trace::materialize::TokenPrompt;
@@ -17,23 +17,7 @@ use crate::prompts::{PromptOptions, PromptStream};
 
 /// Convert block ids to prompts that a server can answer.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart trace materialize conversation_trace.jsonl.zst --id-tokens 16 \\
-    -o prompts.jsonl
-  headstart trace materialize trace.jsonl --scale 0.1 --model Qwen3-0.6B \\
-    --vocab 512..151643 -o prompts.jsonl
-  head -1 prompts.jsonl | jq -c .body | \\
-    curl http://127.0.0.1:8000/v1/completions \\
-    -H 'content-type: application/json' -d @-
-
-Each line has the body of a POST to /v1/completions in the format of OpenAI's
-batch files. It also has the session and arrival_s, the seconds from the start
-of the trace. Equal block ids get equal tokens, and different ids different
-tokens. max_tokens, min_tokens and ignore_eos fix the length of each answer.
-
---id-tokens 16 shrinks a trace with 512 tokens per block by a factor of 32, with
-the same block hits. A laptop can compute such prompts. `headstart bench trace`
-sends the prompts directly, without a file.")]
+#[command(after_help = include_str!("materialize.help.txt"))]
 pub(crate) struct Materialize {
     #[command(flatten)]
     input: TraceInput,

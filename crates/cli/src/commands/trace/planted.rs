@@ -7,7 +7,7 @@ use crate::exit::usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_core::figures::counted;
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::planted::{Attainable, Generator};
 use headstart_trace::synth::{Length, PlantedConfig};
@@ -17,18 +17,7 @@ const CONVERSATIONS_MAX: u64 = 1_000_000_000;
 
 /// Generate conversations whose words predict their end.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart trace planted -o planted.jsonl
-  headstart trace planted --strength 0 --seed 2 -o nothing-to-learn.jsonl
-  headstart trace planted --base 0.35 --conversations 20000 -o lmsys-like.gz
-  headstart trace planted --system-prompts 4 --answer-words 200 | \\
-    headstart trace convert - --tokenizer ./Qwen3-0.6B > planted.trace
-
-The output is conversations as JSON lines (`turns`). For each user turn, `truth`
-holds the probability that another one follows. A perfect predictor outputs it.
-With the default --base, the best possible MCC is 0.22, 0.41, 0.64 and 0.74 for
---strength 0.25, 0.5, 1 and 2. Equal arguments give equal bytes on every
-machine.")]
+#[command(after_help = include_str!("planted.help.txt"))]
 pub(crate) struct PlantedCommand {
     /// Output file; `-` is standard output, .gz compresses
     #[arg(short, long, alias = "out", value_name = "FILE")]

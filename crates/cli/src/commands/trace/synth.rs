@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::figures::{counted, thousands};
-use headstart_terminal::{self as output, TaskProgress};
+use headstart_terminal::{self as output, Progress, TaskProgress};
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
@@ -29,18 +29,7 @@ const GAPS_BYTES_MAX: u64 = 16 << 20;
 
 /// Generate a trace from presets and a seed.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart trace synth --list
-  headstart trace synth chat -o chat.jsonl
-  headstart trace synth atc25-exponential --seed 3 -o atc25.jsonl
-  headstart trace synth atc25-drift --gaps lognormal:4.82,1.25 -o drift.jsonl
-  headstart trace synth chat agents api --rate 20 --duration 1800 -o mix.jsonl
-  headstart trace synth mixed --requests 700 --rate 1 --block-tokens 256 | head
-
-Several presets run side by side, each with its own sessions and blocks. Request
-types of equal names are merged. Equal arguments give equal bytes on every
-machine. Any two of --duration, --requests and --rate determine the third on
-average. The rate is lower at the start, until enough sessions are open.")]
+#[command(after_help = include_str!("synth.help.txt"))]
 pub(crate) struct Synth {
     /// Presets; --list prints their names
     #[arg(value_name = "PRESET", required_unless_present = "list")]

@@ -17,28 +17,23 @@ const ROOM_MIN: usize = 40;
 /// Columns that a long change leaves for what is around it.
 const CONTEXT_MIN: usize = 24;
 
-/// Fields for programs: texts only if they are to be shown, kind and lengths always.
-pub(crate) fn fields(change: &ChangeContext, show_text: bool) -> [(&'static str, Value); 8] {
-    let text = |text: &str| if show_text { json!(text) } else { Value::Null };
-    [
-        ("before", text(&change.before)),
-        ("old", text(&change.old.text)),
-        ("new", text(&change.new.text)),
-        ("after", text(&change.new.after)),
-        ("kind", json!(change.kind)),
-        ("unit", json!(change.unit)),
-        ("old_length", json!(change.old.len)),
-        ("new_length", json!(change.new.len)),
-    ]
-}
-
-/// The same fields, empty where nothing parts.
-pub(crate) fn fields_of(
+/// Fields for programs, `null` where nothing parts: texts only if they are to be shown, kind and
+/// lengths always.
+pub(crate) fn fields(
     change: Option<&ChangeContext>,
     show_text: bool,
 ) -> [(&'static str, Value); 8] {
-    let names = ["before", "old", "new", "after", "kind", "unit", "old_length", "new_length"];
-    change.map_or(names.map(|name| (name, Value::Null)), |change| fields(change, show_text))
+    let text = change.filter(|_| show_text);
+    [
+        ("before", json!(text.map(|change| &change.before))),
+        ("old", json!(text.map(|change| &change.old.text))),
+        ("new", json!(text.map(|change| &change.new.text))),
+        ("after", json!(text.map(|change| &change.new.after))),
+        ("kind", json!(change.map(|change| change.kind))),
+        ("unit", json!(change.map(|change| change.unit))),
+        ("old_length", json!(change.map(|change| change.old.len))),
+        ("new_length", json!(change.map(|change| change.new.len))),
+    ]
 }
 
 /// Lines that show both, one above the other, with the change marked. With texts they fit a
@@ -99,7 +94,7 @@ pub(crate) fn worst_case(case: &WorstCase, show_text: bool) -> Value {
         "neighbour": case.neighbour,
         "token": case.token,
     });
-    for (name, value) in fields(&case.shown, show_text) {
+    for (name, value) in fields(Some(&case.shown), show_text) {
         told[name] = value;
     }
     told
@@ -222,7 +217,7 @@ mod tests {
     #[test]
     fn programs_are_told_kind_and_length_of_what_is_hidden() {
         let fields = |show_text| {
-            let fields = super::fields(&shown(), show_text);
+            let fields = super::fields(Some(&shown()), show_text);
             let fields = fields.map(|(name, value)| (name.to_owned(), value));
             Value::Object(fields.into_iter().collect())
         };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use headstart_core::Rng;
 use headstart_predict::encoder::ngram::NgramEncoder;
 use headstart_predict::{
-    ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Definition, Example, Situation,
+    ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Definition, Label, Situation,
     SplitShares, TrainOptions, train,
 };
 
@@ -26,26 +26,29 @@ pub(super) fn model(seed: u64) -> ContinuationModel {
     let mut rng = Rng::new(seed);
     let example = |conversation: u64| {
         let continues = rng.below(2) == 0;
-        Example {
-            situation: Situation {
-                prompts: vec![prompt(continues, &mut rng)],
-                turn: 1,
-                ..Situation::default()
-            },
+        let situation = Situation {
+            prompts: vec![prompt(continues, &mut rng)],
+            turn: 1,
+            ..Situation::default()
+        };
+        let label = Label {
             outcome: if continues {
                 ConversationOutcome::Continued
             } else {
                 ConversationOutcome::Ended
             },
+            turn: 1,
             conversation,
             group: conversation,
             truth: None,
-        }
+        };
+        (situation, label)
     };
-    let examples: Vec<_> = (0..600).map(example).collect();
+    let (situations, labels): (Vec<_>, Vec<_>) = (0..600).map(example).unzip();
     let encoder = NgramEncoder::new();
-    let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
-    let data = data.expect("finite rows");
+    let definition = Definition::new(&encoder);
+    let values = definition.rows(&encoder, &situations);
+    let data = Dataset::new(definition, values, labels).expect("finite rows");
     let split = DatasetSplit::new(&data.labels, SplitShares::default(), seed);
     let options =
         TrainOptions { seed, batch: 32, learning_rate: 3e-3, epochs: 8, ..TrainOptions::default() };

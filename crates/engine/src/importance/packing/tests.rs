@@ -13,8 +13,8 @@ const LAYERS: usize = 2;
 /// Changes of the folder that a replica learns of, in order. The contents of a pack arrive after
 /// its name, because they are read then.
 enum News {
-    Named(FoundPack),
-    Found(FoundPack),
+    Named(Pack),
+    Found(Pack),
     Lost(BlockHash),
     Packed(TransferId, TransferResult),
 }
@@ -29,7 +29,7 @@ struct Replica {
 }
 
 struct Folder {
-    packs: BTreeMap<BlockHash, FoundPack>,
+    packs: BTreeMap<BlockHash, Pack>,
     replicas: Vec<Replica>,
     now: Nanos,
     made: usize,
@@ -114,13 +114,6 @@ impl Folder {
         };
         let result = if is_well { TransferResult::Done } else { TransferResult::Failed };
         if is_well {
-            let pack = FoundPack {
-                name: pack.name,
-                units: pack.units,
-                part: pack.part,
-                order: pack.order,
-                generation: pack.generation,
-            };
             self.made += 1;
             self.packs.insert(pack.name, pack.clone());
             self.tell_others(number, || News::Named(pack.clone()));
@@ -178,7 +171,7 @@ impl Folder {
         let places = parts.flat_map(|part| units.iter().map(move |unit| (part, unit)));
         let times = places.map(|(part, unit)| {
             let packs = self.packs.values();
-            let is_in = |pack: &&FoundPack| pack.part == part && pack.units.contains(unit);
+            let is_in = |pack: &&Pack| pack.part == part && pack.units.contains(unit);
             packs.filter(is_in).count()
         });
         times.collect()
@@ -317,12 +310,8 @@ fn a_newer_pack_replaces_an_older_one_of_the_same_replica() {
 #[test]
 fn what_a_prompt_reads_stays_until_it_has_its_token() {
     let mut packing = PackManager::new(Some(options(100)), 1);
-    let pack = |units: Vec<BlockHash>| {
-        let order = vec![0, 1];
-        let name = Pack::name_of(&units, 1, &order, 0);
-        FoundPack { name, units, part: 1, order, generation: 0 }
-    };
-    let wrong = FoundPack { name: BlockHash::from_u64(9), ..pack(chain(0, 0..2)) };
+    let pack = |units: Vec<BlockHash>| Pack::new(units, 1, vec![0, 1], 0);
+    let wrong = Pack { name: BlockHash::from_u64(9), ..pack(chain(0, 0..2)) };
     packing.found(wrong, Nanos(1));
     let name = BlockHash::from_u64(9);
     assert_eq!(packing.take_dropped(|pack| pack == name), []);
@@ -400,9 +389,9 @@ fn what_nobody_reads_gives_way() {
 fn without_room_a_found_pack_leaves_the_folder() {
     for (options, is_kept) in [(None, false), (Some(options(0)), false), (Some(options(2)), true)] {
         let mut packing = PackManager::new(options, LAYERS);
-        let (units, part, order) = (chain(0, 0..2), LAYERS as u16, vec![0, 1]);
-        let name = Pack::name_of(&units, part, &order, 0);
-        packing.found(FoundPack { name, units, part, order, generation: 0 }, Nanos(1));
+        let pack = Pack::new(chain(0, 0..2), LAYERS as u16, vec![0, 1], 0);
+        let name = pack.name;
+        packing.found(pack, Nanos(1));
         assert_eq!(packing.packs.contains(name), is_kept);
         let dropped = packing.take_dropped(|_| false);
         assert_eq!(dropped, if is_kept { Vec::new() } else { vec![name] });

@@ -3,24 +3,21 @@
 
 use std::ops::Range;
 
-use super::WordSpans;
-use super::clock::is_clock;
-use super::nonce::is_nonce;
+use super::{WordSpans, is_changed_value};
 use crate::text::divergence::{LOSS_WORDS, PromptAlignment, Region};
 use crate::text::word::Word;
 
 /// The words of the first region, if `explains` it and enough agrees behind it, over further
-/// regions of times and ids.
+/// regions of changed values.
 pub(super) fn first(
     aligned: &PromptAlignment<'_>,
     explains: impl Fn(&PromptAlignment<'_>, &Region) -> bool,
 ) -> Option<WordSpans> {
-    let goes_on = |region: &Region| is_clock(aligned, region) || is_nonce(aligned, region);
     let region = aligned.regions.first().filter(|region| explains(aligned, region))?;
     let mut agrees = region.agrees;
     for next in &aligned.regions[1..] {
         // Agreement adds up over further values, or two dates close together would hide each other.
-        if agrees >= LOSS_WORDS || !goes_on(next) {
+        if agrees >= LOSS_WORDS || !is_changed_value(aligned, next) {
             break;
         }
         agrees += next.agrees;

@@ -1,6 +1,6 @@
 //! One JSON object a line: every row, then every gain beside the published ranges.
 
-use headstart_sim::wild::published::{Gain, OVER_BEST, OVER_OTHERS, QTTFT};
+use crate::host_memory::published::{Gain, OVER_BEST, OVER_OTHERS, QTTFT};
 use serde_json::{Value, json};
 
 use super::{Gains, WildReport, WildRow};

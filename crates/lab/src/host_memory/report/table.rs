@@ -1,8 +1,8 @@
 //! Tables for a terminal.
 
+use crate::host_memory::published::Gain;
 use headstart_core::figures::{counted, thousands};
 use headstart_sim::wild::WildModel;
-use headstart_sim::wild::published::Gain;
 use headstart_terminal::aligned;
 
 use super::{Gains, WildReport, WildRow};

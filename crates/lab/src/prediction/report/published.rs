@@ -4,8 +4,8 @@
 //! 2025, as third parties' reading cards give its tables, and its authors' code. Its curves were
 //! not to be had: only ranges over their points are published.
 
-use headstart_sim::experiment::CHARGE_TOKENS;
-use headstart_sim::saturation::Saturation;
+use crate::prediction::experiment::CHARGE_TOKENS;
+use crate::prediction::saturation::Saturation;
 
 use super::table::{largest, medians};
 use super::{ArmPoint, ExperimentReport};

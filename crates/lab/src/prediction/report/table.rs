@@ -1,8 +1,8 @@
 //! Tables for a terminal.
 
+use crate::prediction::chat::ContextBin;
+use crate::prediction::experiment::PredictionSource;
 use headstart_core::figures::{counted, percent_to_hundredths, thousands};
-use headstart_sim::chat::ContextBin;
-use headstart_sim::experiment::PredictionSource;
 use headstart_terminal::aligned;
 
 use super::published::{self, PublishedFigure};

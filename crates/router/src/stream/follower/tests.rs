@@ -1,4 +1,4 @@
-//! One situation after the other, as scripts. `tests/stream` plays random ones.
+//! One situation after the other, as scripts. `tests/suite/stream` plays random ones.
 
 mod bounds;
 mod gaps;

@@ -1,13 +1,13 @@
 use super::*;
 
-fn parse(change: Value) -> Result<MessagesRequest, ApiError> {
+fn parse(change: Value) -> Result<ChatRequest, ApiError> {
     let mut body = json!({
         "model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}],
     });
     for (name, value) in change.as_object().expect("an object") {
         body[name] = value.clone();
     }
-    MessagesRequest::parse(body.to_string().as_bytes())
+    super::parse(body.to_string().as_bytes())
 }
 
 #[track_caller]

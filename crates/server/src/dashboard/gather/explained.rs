@@ -12,7 +12,7 @@ use crate::dashboard::snapshot::{
 };
 use crate::gateway::HttpGateway;
 use crate::insight::{
-    BucketSeconds, CauseSums, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
+    BucketSeconds, CauseSums, ErrorSummary, GhostAnswer, Insight, InsightSnapshot, RequestRecord,
 };
 
 /// Requests that are shown.
@@ -48,7 +48,7 @@ pub(super) fn add(
     let told = WaterfallPart {
         compared: causes_sums.looked_at,
         causes: causes(&causes_sums, gateway.normalizers),
-        ..waterfall(&sums.waterfalls, seconds.as_ref(), prices)
+        ..waterfall(&sums, seconds.as_ref(), prices)
     };
     Snapshot {
         waterfall: Some(told),
@@ -60,7 +60,7 @@ pub(super) fn add(
 }
 
 fn waterfall(
-    sums: &Waterfalls,
+    sums: &InsightSnapshot,
     seconds: Option<&BucketSeconds>,
     prices: Option<&PriceTable>,
 ) -> WaterfallPart {
@@ -134,7 +134,7 @@ fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
 
 /// Extra cost because a bucket's tokens were not cached. `None` for served buckets, and if a model
 /// has no price.
-fn cost(bucket: Bucket, sums: &Waterfalls, prices: &PriceTable) -> Option<f64> {
+fn cost(bucket: Bucket, sums: &InsightSnapshot, prices: &PriceTable) -> Option<f64> {
     let tokens = sums.models.iter();
     let tokens = tokens.map(|(model, row)| (&model[..], row.get(bucket)));
     let cost = prices.lost(tokens);
@@ -367,11 +367,10 @@ mod tests {
     fn what_was_lost_costs_the_difference() {
         let mut row = Waterfall::default();
         row.add(&record().split.expect("it has one"));
-        let sums = Waterfalls {
+        let sums = InsightSnapshot {
             total: row.clone(),
-            tenants: Vec::new(),
             models: vec![("m".to_owned(), row)],
-            prefixes: Vec::new(),
+            ..InsightSnapshot::default()
         };
         let price = Price { cache_miss: 3.0, cache_hit: 1.0, output: 9.0 };
         let prices =

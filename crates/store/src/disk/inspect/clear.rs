@@ -22,21 +22,20 @@ use crate::record::PAGE;
 impl SegmentView {
     /// Splits its list into the entries to keep and those to remove.
     fn sorted(&self) -> (Vec<TableEntry>, Vec<TableEntry>) {
-        let (stay, go): (Vec<_>, Vec<_>) =
-            self.entries.iter().partition(|(_, state)| state.stays());
+        let (stay, go): (Vec<_>, Vec<_>) = self.records().partition(|(_, state)| state.stays());
         let entries =
             |of: Vec<(TableEntry, RecordState)>| of.into_iter().map(|(entry, _)| entry).collect();
         (entries(stay), entries(go))
     }
 
     fn has_kept(&self) -> bool {
-        self.entries.iter().any(|(_, state)| *state == RecordState::Kept)
+        self.states.contains(&RecordState::Kept)
     }
 
     /// Pages between a footer behind its last group and its last page: first page, number of pages.
     fn tail(&self, footer_pages: u32, pages: u32) -> (u32, u32) {
         // The last page holds the trailer and stays.
-        let start = (self.end + footer_pages).min(pages - 1);
+        let start = (self.contents.end + footer_pages).min(pages - 1);
         (start, pages - 1 - start)
     }
 }
@@ -64,8 +63,8 @@ impl FolderInspector {
         let mut cleared = CleanupReport::default();
         for view in &views.segments {
             let before = self.allocated_bytes(view.id)?;
-            for (entry, state) in &view.entries {
-                let bytes = entry.resident().bytes;
+            for (entry, state) in view.records() {
+                let bytes = entry.resident.bytes;
                 match state {
                     RecordState::Dropped(RecoveryVerdict::Expired) => cleared.expired.add(bytes),
                     RecordState::Replaced | RecordState::Dropped(RecoveryVerdict::Purged) => {
@@ -93,22 +92,22 @@ impl FolderInspector {
 
     /// Notes what is damaged or hidden, before what shows it is gone.
     fn note(&self, view: &SegmentView) -> io::Result<()> {
-        set_aside(&self.folder, view.sequence, &view.damaged, &view.unknown)
+        set_aside(&self.folder, view.sequence, &view.contents)
     }
 
     /// Gives back the pages of a segment that nothing will name.
     fn shrink(&self, view: &SegmentView, pages: u32) -> io::Result<()> {
         let (stay, go) = view.sorted();
-        if !go.is_empty() || !view.is_sealed {
-            let pages = SegmentPages { end: view.end, all: pages };
+        if !go.is_empty() || !view.contents.is_sealed() {
+            let pages = SegmentPages { end: view.contents.end, all: pages };
             write_footer(&self.folder, view.id, view.sequence, &stay, pages)?;
         }
         let file = File::options().write(true).open(self.folder.segment_path(view.id))?;
         for entry in &go {
-            give_back(&file, entry.page, entry.pages)?;
+            give_back(&file, entry.page, entry.pages())?;
         }
         // Keeps the footer that is valid: the new one, or the old one if nothing was rewritten.
-        let footer_pages = view.footer_pages.max(table_pages(stay.len()) as u32);
+        let footer_pages = view.contents.footer_pages.max(table_pages(stay.len()) as u32);
         let (start, count) = view.tail(footer_pages, pages);
         give_back(&file, start, count)?;
         file.sync_data()
@@ -134,15 +133,13 @@ impl FolderInspector {
         noted.map_err(io_at(self.folder.path()))?;
         let mut count = 0;
         for view in &views.segments {
-            let is_theirs = |entry: &&TableEntry| entry.tenant == tenant;
-            let kept = view.entries.iter();
-            let kept = kept.filter(|(_, state)| *state == RecordState::Kept);
-            count += kept.map(|(entry, _)| entry).filter(is_theirs).count() as u64;
-            let entries = view.entries.iter().map(|(entry, _)| entry);
-            let theirs = entries.filter(is_theirs);
-            let theirs = theirs.map(|entry| entry.page..entry.page + entry.pages);
+            let theirs = view.records().filter(|(entry, _)| entry.resident.tenant == tenant);
+            let theirs: Vec<_> = theirs.collect();
+            let kept = theirs.iter().filter(|(_, state)| *state == RecordState::Kept);
+            count += kept.count() as u64;
+            let theirs = theirs.iter().map(|(entry, _)| entry.page..entry.page + entry.pages());
             // Pages of unknown contents may be theirs.
-            let theirs: Vec<_> = theirs.chain(view.unknown.iter().cloned()).collect();
+            let theirs: Vec<_> = theirs.chain(view.contents.unknown.iter().cloned()).collect();
             let path = self.folder.segment_path(view.id);
             self.note(view).map_err(io_at(self.folder.path()))?;
             let destroyed = self.destroy(view, &theirs, pages);
@@ -166,7 +163,7 @@ impl FolderInspector {
         for theirs in theirs {
             destroy(&file, theirs.start, theirs.end - theirs.start)?;
         }
-        let (start, count) = view.tail(view.footer_pages, pages);
+        let (start, count) = view.tail(view.contents.footer_pages, pages);
         if count > 0 {
             destroy(&file, start, count)?;
         }

@@ -7,7 +7,7 @@ use headstart_core::BlockHash;
 
 use super::write::{Addition, AdditionOrigin};
 use super::{IoOperation, PAGE, Purpose, RecordLocation, SegmentId, Worker};
-use crate::backend::LossReason;
+use crate::backend::{LossReason, ResidentRecord};
 use crate::disk::io::Buffer;
 use crate::disk::layout::TableEntry;
 use crate::disk::space::Make;
@@ -117,18 +117,10 @@ impl Worker {
             // Removed or purged meanwhile: it stays where it is.
             Ok(_) if self.index.get(name) != Some(place) => self.moved(),
             Ok(header) => {
-                let entry = TableEntry {
-                    name,
-                    parent: header.meta.parent,
-                    tenant: header.meta.tenant,
-                    page: 0,
-                    pages: place.pages,
-                    tokens: header.meta.tokens,
-                    expires_s: header.meta.expires_s,
-                    content: header.meta.content,
-                };
+                let bytes = u64::from(place.pages) * PAGE as u64;
+                let resident = ResidentRecord::of(&header.meta, bytes);
                 self.writes.push_move(Addition {
-                    entry,
+                    entry: TableEntry { resident, page: 0 },
                     buffer: Buffer::Pages(pages),
                     origin: AdditionOrigin::Moved(place),
                 });

@@ -42,12 +42,6 @@ enum PartReadStep {
     Pages { header: VerifiedHeader, from: usize },
 }
 
-/// Why a read goes no further.
-enum Stop {
-    Wrong(Wrong),
-    Outcome(CommandOutcome),
-}
-
 impl Getting {
     pub(super) fn new(ticket: Ticket, name: BlockHash, part: u16, place: RecordLocation) -> Self {
         Self { ticket, name, part, place, step: PartReadStep::Front, read_bytes: 0 }
@@ -91,7 +85,7 @@ impl Worker {
             (PartReadStep::Header(slot), Buffer::Pages(pages)) => {
                 match self.know(&getting, &pages) {
                     Ok(header) => self.read_pages(getting, header, slot),
-                    Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
+                    Err(wrong) => self.end_damaged(getting, wrong),
                 };
             }
             (PartReadStep::Pages { header, from }, Buffer::Slot(slot)) => {
@@ -106,7 +100,7 @@ impl Worker {
         // The length is not verified yet: a damaged one must not lead past the record.
         if claimed > len && claimed <= getting.room() {
             let Ok(pages) = Buffer::pages(claimed.div_ceil(PAGE)) else {
-                return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::Io)));
+                return self.end_part(getting, CommandOutcome::Failed(Failure::Io));
             };
             let len = pages.len();
             getting.step = PartReadStep::Header(slot);
@@ -114,7 +108,7 @@ impl Worker {
         }
         let header = match self.know(&getting, &slot[..len]) {
             Ok(header) => header,
-            Err(wrong) => return self.stop(getting, Stop::Wrong(wrong)),
+            Err(wrong) => return self.end_damaged(getting, wrong),
         };
         // An empty part is not anywhere: it may begin behind all that was read.
         let is_here = header
@@ -136,14 +130,14 @@ impl Worker {
 
     fn read_pages(&mut self, mut getting: Getting, header: VerifiedHeader, slot: Slot) {
         let Some(pages) = header.pages_of(getting.part) else {
-            return self.stop(getting, Stop::Outcome(CommandOutcome::Missing));
+            return self.end_part(getting, CommandOutcome::Missing);
         };
         if pages.is_empty() {
             let start = header.header().parts[usize::from(getting.part)].offset;
             return self.verify(getting, &header, start as usize, slot);
         }
         if pages.len() > slot.len() {
-            return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::TooLarge)));
+            return self.end_part(getting, CommandOutcome::Failed(Failure::TooLarge));
         }
         let from = pages.start;
         getting.step = PartReadStep::Pages { header, from };
@@ -161,13 +155,13 @@ impl Worker {
                 let part = part.with_read_bytes(getting.read_bytes);
                 self.end_part(getting, CommandOutcome::Part(part));
             }
-            Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
+            Err(wrong) => self.end_damaged(getting, wrong),
         }
     }
 
     fn read_at(&mut self, getting: Getting, from: usize, buffer: Buffer, len: usize) {
         let Ok(file) = self.open_file(getting.place.segment) else {
-            return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::Offline)));
+            return self.end_part(getting, CommandOutcome::Failed(Failure::Offline));
         };
         let op = IoOperation::Read {
             file,
@@ -178,11 +172,8 @@ impl Worker {
         self.start(Purpose::GetPart(getting), op);
     }
 
-    fn stop(&mut self, getting: Getting, stop: Stop) {
-        let outcome = match stop {
-            Stop::Outcome(outcome) => outcome,
-            Stop::Wrong(wrong) => self.set_aside(getting.name, getting.place, wrong),
-        };
+    fn end_damaged(&mut self, getting: Getting, wrong: Wrong) {
+        let outcome = self.set_aside(getting.name, getting.place, wrong);
         self.end_part(getting, outcome);
     }
 

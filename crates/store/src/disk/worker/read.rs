@@ -197,7 +197,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::backend::{Command, Report};
     use crate::disk::folder::DiskFolder;
-    use crate::disk::io::faulty::{Faults, FaultyIo};
+    use crate::disk::io::faults::{Faults, FaultyIo};
     use crate::disk::io::{self, Bell, Io, IoKind};
     use crate::disk::recover::recover;
     use crate::disk::worker::Edges;

@@ -9,8 +9,8 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{IoOperation, PAGE, Purpose, RecordLocation, SegmentId, Worker, entry_of};
-use crate::backend::{CommandOutcome, Failure, Ticket};
+use super::{IoOperation, PAGE, Purpose, RecordLocation, SegmentId, Worker};
+use crate::backend::{CommandOutcome, Failure, ResidentRecord, Ticket};
 use crate::disk::condition::failure_of;
 use crate::disk::io::Buffer;
 use crate::disk::layout::{TableEntry, TableKind, table_pages, write_table};
@@ -34,8 +34,9 @@ const WRITE_PIECES: usize = 256;
 impl Worker {
     pub(super) fn put(&mut self, ticket: Ticket, record: Record) {
         let name = record.meta().name;
-        let entry = entry_of(&record);
-        if entry.pages as usize > self.most_pages() {
+        // The page is assigned when its group is written (`write_group`).
+        let entry = TableEntry { resident: ResidentRecord::of_record(&record), page: 0 };
+        if entry.pages() as usize > self.most_pages() {
             return self.done(ticket, CommandOutcome::Failed(Failure::TooLarge));
         }
         if let Some(failure) = self.health.refuses_writes(self.now()) {
@@ -53,7 +54,7 @@ impl Worker {
         // The number tells this put from a cancelled one of the same name that is still queued.
         self.writes.last_put += 1;
         let put = self.writes.last_put;
-        let waiting = PutWaiters { put, tenant: entry.tenant, tickets: vec![ticket] };
+        let waiting = PutWaiters { put, tenant: entry.resident.tenant, tickets: vec![ticket] };
         self.writes.waiting.insert(name, waiting);
         self.writes.put_bytes += record.bytes().len();
         self.writes.puts.push_back(Addition {
@@ -125,7 +126,7 @@ impl Worker {
         let (Some(next), Some(active)) = (next, &self.segments.active) else {
             return false;
         };
-        !active.has_room(1, next.entry.pages as usize, self.segments.pages())
+        !active.has_room(1, next.entry.pages() as usize, self.segments.pages())
     }
 
     /// Whether new records may be added: a segment is left for what is moved to make room.
@@ -151,7 +152,7 @@ impl Worker {
                 true => break,
             };
             let Some(next) = queue.front() else { break };
-            let more = pages + next.entry.pages as usize;
+            let more = pages + next.entry.pages() as usize;
             if !active.has_room(group.len() + 1, more, of) {
                 break;
             }
@@ -170,13 +171,13 @@ impl Worker {
     /// Removes unwanted records from the fronts of the queues.
     fn drop_unwanted(&mut self) {
         while let Some(next) = self.writes.moves.front()
-            && !self.is_wanted(next.entry.name, next.origin)
+            && !self.is_wanted(next.entry.resident.name, next.origin)
         {
             self.writes.moves.pop_front();
             self.moved();
         }
         while let Some(next) = self.writes.puts.front()
-            && !self.is_wanted(next.entry.name, next.origin)
+            && !self.is_wanted(next.entry.resident.name, next.origin)
             && let Some(dropped) = self.writes.puts.pop_front()
         {
             self.writes.leave_queue(&dropped);
@@ -194,7 +195,7 @@ impl Worker {
         for addition in additions {
             // The page was 0 until here: the place is known only now.
             let entry = TableEntry { page, ..addition.entry };
-            page += entry.pages;
+            page += entry.pages();
             entries.push((entry, addition.origin));
             buffers.push_back(addition.buffer);
         }
@@ -207,7 +208,7 @@ impl Worker {
         for (entry, _) in &entries {
             self.index.note(segment, entry);
             // Counted from now on, so that the segment is not taken for an empty one.
-            self.space.add_live(segment, entry.pages);
+            self.space.add_live(segment, entry.pages());
         }
         // Keeps the segment from being reopened before the last write to it has ended.
         self.space.add_reader(segment);
@@ -361,9 +362,9 @@ impl Worker {
         let CommitGroup { segment, entries, .. } = group;
         self.group_ended(segment);
         for (entry, origin) in entries {
-            let bytes = u64::from(entry.pages) * PAGE as u64;
+            let bytes = u64::from(entry.pages()) * PAGE as u64;
             // Asked before `end_put`, which ends the wait by which a put is wanted.
-            let is_wanted = self.is_wanted(entry.name, origin);
+            let is_wanted = self.is_wanted(entry.resident.name, origin);
             match origin {
                 AdditionOrigin::Moved(_) => {
                     self.edges.stats.moved_bytes.add(bytes);
@@ -371,16 +372,17 @@ impl Worker {
                 }
                 AdditionOrigin::Put(put) => {
                     self.edges.stats.put_bytes.add(bytes);
-                    self.end_put(entry.name, put, Ok(()));
+                    self.end_put(entry.resident.name, put, Ok(()));
                 }
             }
             if !is_wanted {
                 // Cancelled while it was written: its pages are garbage from the start.
-                self.space.remove_live(segment, entry.pages);
+                self.space.remove_live(segment, entry.pages());
                 continue;
             }
             // The old copy counts until here: after a crash before the commit it is the only one.
-            if let Some(before) = self.index.insert(entry.name, RecordLocation::of(segment, &entry))
+            if let Some(before) =
+                self.index.insert(entry.resident.name, RecordLocation::of(segment, &entry))
             {
                 self.space.remove_live(before.segment, before.pages);
             }
@@ -413,10 +415,10 @@ impl Worker {
         }
         self.group_ended(segment);
         for (entry, origin) in entries {
-            self.space.remove_live(segment, entry.pages);
+            self.space.remove_live(segment, entry.pages());
             match origin {
                 AdditionOrigin::Moved(_) => self.moved(),
-                AdditionOrigin::Put(put) => self.end_put(entry.name, put, Err(failure)),
+                AdditionOrigin::Put(put) => self.end_put(entry.resident.name, put, Err(failure)),
             }
         }
         self.write_failed(failure);
@@ -434,7 +436,7 @@ impl Worker {
         self.writes.put_bytes = 0;
         for addition in std::mem::take(&mut self.writes.puts) {
             if let AdditionOrigin::Put(put) = addition.origin {
-                self.end_put(addition.entry.name, put, Err(failure));
+                self.end_put(addition.entry.resident.name, put, Err(failure));
             }
         }
     }

@@ -8,8 +8,6 @@ use super::ours::ObjectSweep;
 use super::{RequestPurpose, RequestResult, Service, now_s};
 use crate::backend::{CommandOutcome, Failure, LossReason, Report, Ticket};
 use crate::remote::index::{Changes, ListedObject, Listing};
-use crate::remote::parts::FoundPart;
-use crate::remote::transfer::FoundRecord;
 use crate::remote::trouble::{Trouble, TroubleKind};
 
 impl Service {
@@ -34,9 +32,6 @@ impl Service {
                     _ => Err(given_up()),
                 };
                 self.end_put(name, result);
-            }
-            (RequestPurpose::Get { ticket, object }, Some(RequestResult::GotPart(result))) => {
-                self.end_get_part(ticket, object, result);
             }
             (RequestPurpose::Get { ticket, object }, done) => {
                 let result = match done {
@@ -135,47 +130,21 @@ impl Service {
         &mut self,
         ticket: Ticket,
         object: ListedObject,
-        result: Result<FoundRecord, Trouble>,
+        result: Result<CommandOutcome, Trouble>,
     ) {
         let outcome = match result {
-            Ok(FoundRecord::Whole(record)) => {
+            Ok(outcome) => {
                 self.setup.health.answered();
-                CommandOutcome::Loaded(record)
+                let is_damaged = matches!(outcome, CommandOutcome::Failed(Failure::Corrupt));
+                // If the index has changed meanwhile, a new and whole object may be in its place.
+                if is_damaged && self.forget(object, LossReason::Corrupt) {
+                    self.sweep(ObjectSweep::SetAside(object.key));
+                }
+                outcome
             }
-            Ok(FoundRecord::Damaged(_)) => self.damaged(object),
             Err(trouble) => self.get_failed(object, &trouble),
         };
         self.answer(ticket, outcome);
-    }
-
-    fn end_get_part(
-        &mut self,
-        ticket: Ticket,
-        object: ListedObject,
-        result: Result<FoundPart, Trouble>,
-    ) {
-        let outcome = match result {
-            Ok(FoundPart::Whole(part)) => {
-                self.setup.health.answered();
-                CommandOutcome::Part(part)
-            }
-            Ok(FoundPart::None) => {
-                self.setup.health.answered();
-                CommandOutcome::Missing
-            }
-            Ok(FoundPart::Damaged) => self.damaged(object),
-            Err(trouble) => self.get_failed(object, &trouble),
-        };
-        self.answer(ticket, outcome);
-    }
-
-    fn damaged(&mut self, object: ListedObject) -> CommandOutcome {
-        self.setup.health.answered();
-        // If the index has changed meanwhile, a new and whole object may be in its place.
-        if self.forget(object, LossReason::Corrupt) {
-            self.sweep(ObjectSweep::SetAside(object.key));
-        }
-        CommandOutcome::Failed(Failure::Corrupt)
     }
 
     fn get_failed(&mut self, object: ListedObject, trouble: &Trouble) -> CommandOutcome {
@@ -234,7 +203,7 @@ impl Service {
     /// Some time between three quarters and five quarters of the interval from now, so that
     /// replicas that started together do not list together.
     pub(super) fn plan_listing(&mut self) {
-        let interval = self.setup.refresh;
+        let interval = self.setup.store.options.refresh;
         let wait = interval.mul_f64(0.75 + self.setup.store.jitter() / 2.0);
         self.next_listing = Instant::now() + wait;
     }

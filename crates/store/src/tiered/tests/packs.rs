@@ -5,7 +5,7 @@ mod troubles;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use headstart_core::Rng;
-use headstart_core::transfer::{FoundPack, Pack};
+use headstart_core::transfer::Pack;
 
 use super::parts::{
     TOKEN_BYTES, TOKENS, byte, config, load_part, open, part, parts_config, store_units,
@@ -18,21 +18,9 @@ fn pack(name: u64, units: &[u64], number: u16, order: Vec<u32>) -> Pack {
     Pack {
         name: BlockHash::from_u64(name),
         units: units.iter().copied().map(BlockHash::from_u64).collect(),
-        identity: IdentityDigest::default(),
-        tenant: TenantTag::default(),
         part: number,
         order,
         generation: 0,
-    }
-}
-
-fn found_of(pack: &Pack) -> FoundPack {
-    FoundPack {
-        name: pack.name,
-        units: pack.units.clone(),
-        part: pack.part,
-        order: pack.order.clone(),
-        generation: pack.generation,
     }
 }
 
@@ -45,11 +33,20 @@ fn order(rng: &mut Rng, num_units: usize, most: usize) -> Vec<u32> {
 }
 
 fn submit_pack(store: &mut TieredStore, pack: &Pack) {
-    store.submit(Transfer::Pack { id: TransferId(77), pack: pack.clone(), tier: Tier::Disk });
+    submit_pack_of(store, pack, <_>::default());
+}
+
+fn submit_pack_of(store: &mut TieredStore, pack: &Pack, origin: (IdentityDigest, TenantTag)) {
+    let (id, pack, tier) = (TransferId(77), pack.clone(), Tier::Disk);
+    store.submit(Transfer::Pack { id, pack, origin, tier });
 }
 
 fn packs(store: &mut TieredStore, pack: &Pack) -> TransferResult {
     submit_pack(store, pack);
+    told_of_pack(store)
+}
+
+fn told_of_pack(store: &mut TieredStore) -> TransferResult {
     let moved = wait(store, 1);
     let [TransferReport::Packed { id, result }] = moved[..] else {
         panic!("{moved:?}");
@@ -59,7 +56,7 @@ fn packs(store: &mut TieredStore, pack: &Pack) -> TransferResult {
 }
 
 /// Loads a pack, chunk by chunk; how many tokens came, each of them right.
-fn tokens_of(store: &mut TieredStore, pack: &FoundPack) -> usize {
+fn tokens_of(store: &mut TieredStore, pack: &Pack) -> usize {
     let row = TOKEN_BYTES[usize::from(pack.part)];
     let mut right = 0;
     for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
@@ -91,7 +88,7 @@ fn tokens_of(store: &mut TieredStore, pack: &FoundPack) -> usize {
 }
 
 /// Opens a store and hears what was found in it, units first.
-fn reopened(folder: &std::path::Path, count: usize) -> (TieredStore, usize, Vec<FoundPack>) {
+fn reopened(folder: &std::path::Path, count: usize) -> (TieredStore, usize, Vec<Pack>) {
     let mut store = open(folder, parts_config());
     let moved = wait(&mut store, 1 + count);
     let mut found = Vec::new();
@@ -118,8 +115,7 @@ fn a_pack_holds_its_tokens_in_its_order_also_after_a_restart() {
     let all = [first, second, small];
     for pack in &all {
         assert_eq!(packs(&mut store, pack), TransferResult::Done);
-        let found = found_of(pack);
-        assert_eq!(tokens_of(&mut store, &found), pack.order.len());
+        assert_eq!(tokens_of(&mut store, pack), pack.order.len());
         let front = PartName { record: pack.name, part: 0 };
         let (id, from) = (TransferId(1), Tier::Disk);
         let name = front;
@@ -133,14 +129,14 @@ fn a_pack_holds_its_tokens_in_its_order_also_after_a_restart() {
     let (mut store, num_units, found) = reopened(folder.path(), 3);
     assert_eq!(num_units, 3, "packs are no units");
     for pack in &all {
-        assert!(found.contains(&found_of(pack)));
-        assert_eq!(tokens_of(&mut store, &found_of(pack)), pack.order.len());
+        assert!(found.contains(pack));
+        assert_eq!(tokens_of(&mut store, pack), pack.order.len());
     }
     let (tier, names) = (Tier::Disk, vec![all[0].name]);
     store.submit(Transfer::Forget { tier, names });
-    assert_eq!(tokens_of(&mut store, &found_of(&all[0])), 0, "forgotten");
+    assert_eq!(tokens_of(&mut store, &all[0]), 0, "forgotten");
     assert!(load_part(&mut store, 1, 2, Tier::Disk), "the units stay");
-    assert_eq!(tokens_of(&mut store, &found_of(&all[1])), 24);
+    assert_eq!(tokens_of(&mut store, &all[1]), 24);
 }
 
 #[test]
@@ -161,25 +157,29 @@ fn what_cannot_be_packed_is_refused_and_leaves_nothing() {
         with(|pack| pack.order = vec![]),
         with(|pack| pack.units = vec![]),
         with(|pack| pack.part = 4),
-        with(|pack| pack.tenant = TenantTag(9)),
-        with(|pack| pack.identity = IdentityDigest([9; 16])),
         with(|pack| pack.units[1] = BlockHash::from_u64(3)),
         with(|pack| pack.units[0] = BlockHash::from_u64(4)),
     ];
     for pack in &wrong {
         assert_eq!(packs(&mut store, pack), TransferResult::Failed, "{pack:?}");
     }
+    let (identity, tenant) = (IdentityDigest([9; 16]), TenantTag(9));
+    for origin in [(identity, TenantTag::default()), (IdentityDigest::default(), tenant)] {
+        submit_pack_of(&mut store, &right(), origin);
+        assert_eq!(told_of_pack(&mut store), TransferResult::Failed, "{origin:?}");
+    }
     // A unit of which no token is wanted need not be there.
     let mut other = right();
     other.units.push(BlockHash::from_u64(4));
     other.name = BlockHash::from_u64(101);
     assert_eq!(packs(&mut store, &other), TransferResult::Done);
-    store.submit(Transfer::Pack { id: TransferId(1), pack: right(), tier: Tier::Host });
+    let (pack, origin, tier) = (right(), <_>::default(), Tier::Host);
+    store.submit(Transfer::Pack { id: TransferId(1), pack, origin, tier });
     let (id, result) = (TransferId(1), TransferResult::Failed);
     assert_eq!(wait(&mut store, 1), [TransferReport::Packed { id, result }]);
     drop(store);
     let (_, num_units, found) = reopened(folder.path(), 1);
-    assert_eq!((num_units, found), (2, vec![found_of(&other)]));
+    assert_eq!((num_units, found), (2, vec![other]));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_pack_does_not_outlive_its_units() {
     let mut store = open();
     let moved = wait(&mut store, 2);
     let is_it = |moved: &TransferReport| match moved {
-        TransferReport::FoundPacks { packs, .. } => packs[..] == [found_of(&younger)],
+        TransferReport::FoundPacks { packs, .. } => packs[..] == [younger.clone()],
         _ => false,
     };
     assert!(is_it(&moved[1]), "{moved:?}");
@@ -323,7 +323,7 @@ fn users_of_one_place_hear_of_each_others_packs() {
             }
         }
     }
-    assert_eq!(heard, [found_of(&made)]);
+    assert_eq!(heard, std::slice::from_ref(&made));
     assert_eq!(tokens_of(&mut other, &heard[0]), 3);
     let (tier, names) = (Tier::Disk, vec![made.name]);
     one.submit(Transfer::Forget { tier, names });

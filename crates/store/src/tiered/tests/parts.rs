@@ -6,7 +6,7 @@ use headstart_core::Rng;
 use headstart_core::transfer::TokenFormat;
 
 use super::*;
-use crate::decorate::{Rate, ThrottleRates, ThrottledBackend};
+use crate::line::Rate;
 use crate::record::PAGE;
 
 pub(super) const TOKENS: usize = 8;
@@ -83,12 +83,45 @@ const LATENCY: Duration = Duration::from_millis(20);
 
 /// The same over a disk whose reads are that late.
 fn slow(folder: &std::path::Path, parts: PartsConfig, latency: Duration) -> TieredStore {
-    let Below { tier, backend, found } = disk(folder);
-    let reads = Rate { latency, ..Rate::UNLIMITED };
-    let writes = Rate::UNLIMITED;
-    let slowed = ThrottledBackend::new(backend, ThrottleRates { reads, writes }, no_waker());
-    let below = Below { tier, backend: Box::new(slowed.expect("a thread")), found };
+    let Below { tier, backend: inner, found } = disk(folder);
+    let late = LateReads { inner, latency, asked: HashMap::new(), held: VecDeque::new() };
+    let below = Below { tier, backend: Box::new(late), found };
     TieredStore::new(config(parts), vec![below], no_waker()).expect("a store")
+}
+
+/// A backend whose parts come that late.
+struct LateReads {
+    inner: Box<dyn Backend>,
+    latency: Duration,
+    asked: HashMap<Ticket, Instant>,
+    held: VecDeque<(Instant, Report)>,
+}
+
+impl Backend for LateReads {
+    fn submit(&mut self, command: Command) -> Result<(), Command> {
+        self.asked.insert(command.ticket(), Instant::now());
+        self.inner.submit(command)
+    }
+
+    fn poll(&mut self, reports: &mut Vec<Report>) {
+        let mut new = Vec::new();
+        self.inner.poll(&mut new);
+        for report in new {
+            match report {
+                Report::Done { ticket, outcome: CommandOutcome::Part(part) } => {
+                    let due = self.asked[&ticket] + self.latency;
+                    let since = due.max(part.since());
+                    let outcome = CommandOutcome::Part(part.with_since(since));
+                    self.held.push_back((due, Report::Done { ticket, outcome }));
+                }
+                other => reports.push(other),
+            }
+        }
+        let now = Instant::now();
+        while let Some((_, report)) = self.held.pop_front_if(|(due, _)| *due <= now) {
+            reports.push(report);
+        }
+    }
 }
 
 /// Stores units and waits for that.

@@ -6,37 +6,9 @@ use headstart_core::TokenId;
 use serde_json::{Value, json};
 
 use super::fields::RawFields;
+use super::names::{ARRIVALS, BODIES, IDS, PARAMETERS, PROMPTS, SESSIONS, TTFTS, USERS};
 use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
-
-/// Fields of a request's time, the first that can be read counts.
-pub(super) const ARRIVALS: &[&str] = &[
-    "timestamp",
-    "created",
-    "created_at",
-    "startTime",
-    "start_time",
-    "time",
-    "createdAt",
-    "request_created_at",
-];
-
-/// Fields of a request's name.
-pub(super) const IDS: [&str; 3] = ["request_id", "custom_id", "id"];
-
-/// Fields of its user.
-pub(super) const USERS: [&str; 5] = ["user", "user_id", "end_user", "userId", "request_user_id"];
-
-/// Fields of its session.
-pub(super) const SESSIONS: [&str; 5] =
-    ["session_id", "conversation_id", "thread_id", "litellm_session_id", "sessionId"];
-
-/// Fields of its time to first token, with what one of them is in seconds.
-pub(super) const TTFTS: [(&str, f64); 4] =
-    [("ttft_ms", 1e-3), ("ttft_s", 1.0), ("ttft", 1.0), ("time_to_first_token", 1.0)];
-
-/// Fields of its prompt, besides `messages` with `system`, `instructions` and `tools`.
-pub(super) const PROMPTS: [&str; 4] = ["prompt", "input", "messages", "prompt_token_ids"];
 
 /// The request in `line`; its place in the file is the caller's to say.
 ///
@@ -99,11 +71,6 @@ fn asked<'a>(line: &RawFields<'a>) -> Result<(PromptPart, RawFields<'a>), String
     }
 }
 
-/// Fields in which a line may have the request's body: `input`, where it is an object, comes from
-/// Langfuse's observations, `inputs` from LangSmith's runs.
-pub(crate) const BODIES: [&str; 6] =
-    ["body", "request", "request_body", "requestBody", "input", "inputs"];
-
 /// Objects in `line` that may be the request's body.
 fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
     let direct = BODIES.into_iter().filter_map(move |name| line.object(name));
@@ -154,8 +121,7 @@ fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
 fn tools(body: &RawFields<'_>) -> Option<Value> {
     // `functions` is OpenAI's older name for them.
     let own = |fields: &RawFields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
-    let names = ["model_parameters", "modelParameters", "optional_params", "invocation_params"];
-    let mut parameters = names.iter().filter_map(|name| body.object(name));
+    let mut parameters = PARAMETERS.iter().filter_map(|name| body.object(name));
     own(body).or_else(|| parameters.find_map(|fields| own(&fields)))
 }
 

@@ -1,6 +1,10 @@
 //! Token counts that a server reported in its answer.
 
 use super::fields::RawFields;
+use super::names::{
+    ANSWERS, CACHE_READ, CACHE_WRITTEN, CACHED_TOKENS, DETAILS, INPUT_TOKENS, OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+};
 
 /// Tokens as the server counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,8 +16,7 @@ pub(super) struct LoggedUsage {
 
 /// The usage in `line`: its own, its answer's, or that of the answer in a batch's file.
 pub(super) fn of(line: &RawFields<'_>) -> LoggedUsage {
-    let names = ["response", "response_body", "responseBody"];
-    let answer = names.iter().find_map(|name| line.object(name));
+    let answer = ANSWERS.iter().find_map(|name| line.object(name));
     let answer = answer.unwrap_or_default();
     let body = answer.object("body").unwrap_or_default();
     let nested = [line, &answer, &body].map(|place| place.object("usage"));
@@ -22,30 +25,23 @@ pub(super) fn of(line: &RawFields<'_>) -> LoggedUsage {
     counts(found)
 }
 
-/// OpenAI's names, then those of its Responses API and of Anthropic, whose `input_tokens` leave
-/// out what the cache served and what was written to it.
 fn counts(usage: &RawFields<'_>) -> LoggedUsage {
-    let details = ["prompt_tokens_details", "input_tokens_details"];
-    let details = details.into_iter().find_map(|name| usage.object(name));
-    let read = usage.count("cache_read_input_tokens");
-    let written = usage.count("cache_creation_input_tokens");
-    let cached = details.and_then(|details| details.count("cached_tokens"));
-    let cached = cached.or_else(|| usage.count("cached_tokens")).or(read);
-    let input = usage.count("input_tokens").map(|input| {
-        // Anthropic counts these two beside `input_tokens`, not within it.
-        let beside = [read, written].into_iter().flatten();
-        beside.fold(input, u32::saturating_add)
+    let first = |names: &[&str]| names.iter().find_map(|name| usage.count(name));
+    let details = DETAILS.iter().find_map(|name| usage.object(name));
+    let cached = details.and_then(|details| details.count(CACHED_TOKENS));
+    let prompt = PROMPT_TOKENS.iter().find_map(|name| {
+        let count = usage.count(name)?;
+        let beside: &[&str] =
+            if *name == INPUT_TOKENS { &[CACHE_READ, CACHE_WRITTEN] } else { &[] };
+        let beside = beside.iter().filter_map(|name| usage.count(name));
+        Some(beside.fold(count, u32::saturating_add))
     });
-    // Langfuse's `usage` has shorter names.
-    let prompt = usage.count("prompt_tokens").or(input);
-    let prompt = prompt.or_else(|| usage.count("input"));
-    let output = usage.count("completion_tokens");
-    let output = output.or_else(|| usage.count("output_tokens"));
+    let cached = cached.or_else(|| first(&[CACHED_TOKENS, CACHE_READ]));
     LoggedUsage {
         prompt,
         // More than the whole prompt cannot be cached: such a count means something else.
         cached: cached.filter(|&cached| prompt.is_none_or(|prompt| cached <= prompt)),
-        output: output.or_else(|| usage.count("output")),
+        output: first(&OUTPUT_TOKENS),
     }
 }
 

@@ -6,12 +6,6 @@ use headstart_server::dashboard::Snapshot;
 
 use crate::server::ServerOptions;
 
-/// HTTP path of the snapshot.
-const PATH: &str = "/dashboard/snapshot";
-
-/// Longest snapshot that is read: some 100 KB, and room for thousands of replicas.
-const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
-
 /// A fleet as its server describes it; a part is `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RunningFleet {
@@ -28,7 +22,7 @@ impl RunningFleet {
         let url = url.to_owned();
         let server = ServerOptions { url, api_key_file };
         // Any error means a server of another kind: it describes nothing, and the options must.
-        let snapshot = server.json(PATH, SNAPSHOT_BYTES_MAX).ok();
+        let snapshot = server.snapshot().ok();
         let snapshot = snapshot.and_then(|json| serde_json::from_value(json).ok());
         snapshot.map(|snapshot: Snapshot| Self::of(&snapshot)).unwrap_or_default()
     }

@@ -102,7 +102,7 @@ impl Writes {
     pub(in crate::disk::worker) fn groups_being_written(&self, tenant: TenantTag) -> Vec<u64> {
         let is_theirs = |group: &CommitGroup| {
             let mut entries = group.entries.iter();
-            group.writes_left > 0 && entries.any(|(entry, _)| entry.tenant == tenant)
+            group.writes_left > 0 && entries.any(|(entry, _)| entry.resident.tenant == tenant)
         };
         let groups = (self.first_group..).zip(&self.groups);
         groups.filter(|(_, group)| is_theirs(group)).map(|(number, _)| number).collect()

@@ -18,7 +18,7 @@ use crate::arena::Arena;
 use crate::backend::{Condition, no_waker};
 use crate::disk::io::{Bell, Buffer};
 use crate::disk::recover::recover;
-use crate::record::{Content, Draft, Exactness, Meta};
+use crate::record::{Content, Draft, Exactness, Meta, Record};
 
 const SLOT: usize = 64 << 10;
 const SEGMENT: u64 = 256 << 10;

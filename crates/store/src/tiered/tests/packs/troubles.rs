@@ -4,7 +4,7 @@ use super::super::parts::Device;
 use super::*;
 use crate::backend::{Backend, CommandOutcome};
 use crate::conformance;
-use crate::decorate::{FaultShares, Faulty};
+use crate::faulty::{FaultShares, Faulty};
 
 /// Whatever fails below: each pack is answered once, and what can be read of one is right.
 #[test]
@@ -55,7 +55,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
             moved.clear();
             if result == TransferResult::Done {
                 done += 1;
-                check_right(&mut store, &found_of(&made));
+                check_right(&mut store, &made);
             }
         }
     }
@@ -63,7 +63,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
 }
 
 /// Loads what is there of a pack, beside other news.
-fn check_right(store: &mut TieredStore, pack: &FoundPack) {
+fn check_right(store: &mut TieredStore, pack: &Pack) {
     let row = TOKEN_BYTES[usize::from(pack.part)];
     let mut moved = Vec::new();
     for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {

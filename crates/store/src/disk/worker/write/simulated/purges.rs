@@ -149,7 +149,7 @@ fn what_is_moved_while_it_is_purged_is_destroyed() {
                 let written = groups.filter(|group| group.writes_left > 0);
                 written.flat_map(|group| &group.entries).any(|(entry, origin)| {
                     let is_moved = matches!(origin, super::super::AdditionOrigin::Moved(_));
-                    is_moved && entry.tenant == TenantTag(TENANT)
+                    is_moved && entry.resident.tenant == TenantTag(TENANT)
                 })
             };
             let mut steps = 0..6_000;

@@ -255,8 +255,8 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
         for _ in 0..6_000 {
             random_step(&mut sim, CROWDED, &mut rng);
             let moves = sim.worker.writes.moves.iter();
-            let moves = moves.filter(|addition| addition.entry.tenant == TenantTag(2));
-            moving = moves.map(|addition| number_of(addition.entry.name)).collect();
+            let moves = moves.filter(|addition| addition.entry.resident.tenant == TenantTag(2));
+            moving = moves.map(|addition| number_of(addition.entry.resident.name)).collect();
             let is_put = |name: &u64| sim.worker.writes.waiting.contains_key(&hash(*name));
             moving.retain(|name| !is_put(name));
             if !moving.is_empty() {

@@ -1,0 +1,3 @@
+//! Random calls of any eviction policy, against the contract and against a reference.
+
+pub mod conformance;
