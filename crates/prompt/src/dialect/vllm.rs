@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use self::messages::{FirstOfCall, Reading};
 use super::{
-    Api, EngineConversation, NoExactTokens, boolean, object, read_messages, refuse, set, take,
+    Api, EngineConversation, NoExactTokens, boolean, function_tool, object, read_messages, refuse, set, take,
 };
 use crate::{ChatTemplate, GenerationPrompt, RenderInput};
 
@@ -203,7 +203,7 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     set(&mut written, "strict", take(&mut function, "strict").map(boolean));
     let defers_itself = take(&mut function, "defer_loading").or_else(|| defers.clone());
     set(&mut written, "defer_loading", defers_itself.map(boolean));
-    let mut tool = object(json!({"type": "function", "function": written}), "tools")?;
+    let mut tool = function_tool(written);
     set(&mut tool, "defer_loading", defers.map(boolean));
     Ok(tool.into())
 }

@@ -1,6 +1,7 @@
 //! Requests of OpenAI's chat and completions APIs.
 
 use headstart_core::TokenId;
+use headstart_prompt::dialect::function_tool;
 use serde_json::{Map, Value, json};
 
 use super::ApiError;
@@ -281,7 +282,7 @@ pub(crate) fn function_tools(
     let mut list = Vec::new();
     for tool in tools {
         let function = function(tool).ok_or_else(wrong)?;
-        list.extend(function.map(|one| json!({"type": "function", "function": one})));
+        list.extend(function.map(|one| Value::Object(function_tool(one))));
     }
     Ok((!list.is_empty()).then(|| list.into()))
 }

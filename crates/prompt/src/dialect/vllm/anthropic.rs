@@ -15,7 +15,7 @@
 use serde_json::{Map, Value, json};
 
 use super::messages::BILLING_HEADER;
-use crate::dialect::{NoExactTokens, object, set, take};
+use crate::dialect::{NoExactTokens, function_tool, object, set, take};
 
 /// Template properties that decide how a request is converted.
 #[derive(Clone, Copy, Debug)]
@@ -226,14 +226,16 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         Some(_) => return Err(NoExactTokens::Malformed("tools")),
     };
     let chat = |tool: Value| {
-        let mut schema = object(tool["input_schema"].clone(), "tools")?;
+        let mut tool = object(tool, "tools")?;
+        let mut schema = object(take(&mut tool, "input_schema"), "tools")?;
         schema.entry("type").or_insert_with(|| "object".into());
-        let mut function = json!({"name": tool["name"], "parameters": schema});
+        let mut function = Map::new();
+        set(&mut function, "name", take(&mut tool, "name"));
+        set(&mut function, "parameters", Value::Object(schema));
         for name in ["description", "strict", "defer_loading"] {
-            // An absent field becomes `null` here, and `vllm::tool` reads that as absent.
-            function[name] = tool[name].clone();
+            set(&mut function, name, take(&mut tool, name));
         }
-        Ok(json!({"type": "function", "function": function}))
+        Ok(Value::Object(function_tool(function)))
     };
     let tools: Result<Vec<_>, _> = tools.into_iter().map(chat).collect();
     Ok(Some(tools?).filter(|tools| !tools.is_empty()).map(Value::from))

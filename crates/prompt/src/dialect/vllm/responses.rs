@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::VllmVersion;
-use crate::dialect::{NoExactTokens, refuse, set, take};
+use crate::dialect::{NoExactTokens, function_tool, refuse, set, take};
 
 /// The chat request of `request`.
 ///
@@ -194,7 +194,7 @@ fn chat_function(mut tool: Value) -> Result<Value, NoExactTokens> {
         function[name] = tool[name].take();
     }
     if function["name"].is_string() {
-        Ok(json!({"type": "function", "function": function}))
+        Ok(function_tool(function).into())
     } else {
         Err(NoExactTokens::Malformed("tools"))
     }
