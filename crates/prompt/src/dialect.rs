@@ -187,8 +187,8 @@ fn set(fields: &mut Map<String, Value>, name: &str, value: impl Into<Option<Valu
     }
 }
 
-/// A tool of this function. The function is moved: `json!` would copy its schema, and for an agent's
-/// many tools that takes longer than all other steps.
+/// A tool of this function. The function is moved: `json!` would copy its schema, and for the many
+/// tools of an agent that takes longer than all other steps.
 pub fn function_tool(function: impl Into<Value>) -> Map<String, Value> {
     let mut tool = Map::new();
     set(&mut tool, "type", Value::from("function"));

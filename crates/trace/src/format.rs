@@ -176,7 +176,7 @@ const BY_FIELDS: &[(Format, &[&[&str]])] = &[
     // Before requests: `turns` and `conversations` belong to dialogues, whatever else a line has.
     (Format::Conversation, &[&["turns", "conversations"]]),
     (Format::Requests, &[&["prompt", "prompt_token_ids", "proxy_server_request"]]),
-    (Format::Requests, &[&request_log::BODIES]),
+    (Format::Requests, &[request_log::BODIES]),
     // Messages with something that a request says and a recorded dialogue does not.
     (Format::Requests, &[&["messages"], &["model", "usage", "request_id", "startTime", "ttft_ms"]]),
     // After requests: `messages` alone is a dialogue.

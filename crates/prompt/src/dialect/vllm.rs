@@ -22,7 +22,8 @@ use serde_json::{Map, Value, json};
 
 use self::messages::{FirstOfCall, Reading};
 use super::{
-    Api, EngineConversation, NoExactTokens, boolean, function_tool, object, read_messages, refuse, set, take,
+    Api, EngineConversation, NoExactTokens, boolean, function_tool, object, read_messages, refuse,
+    set, take,
 };
 use crate::{ChatTemplate, GenerationPrompt, RenderInput};
 

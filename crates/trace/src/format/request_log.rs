@@ -14,18 +14,7 @@
 //! Images, sound and files within messages count as their short names (see `opaque`), some 30
 //! tokens each, whatever a model makes of them: the same one has the same name.
 //!
-//! What else is read, where it is there, beside the prompt or around the body. The first of a
-//! row's names that is there counts; every other field is passed over.
-//!
-//! | of the request | from |
-//! |---|---|
-//! | id | `request_id`, `custom_id`, `id` |
-//! | arrival | `timestamp`, `created`, `created_at`, `startTime`, `start_time`, `time`, … |
-//! | model, salt | `model`; `cache_salt` |
-//! | user | `user`, `user_id`, `end_user`, `userId`, `request_user_id`, `metadata.user_id` |
-//! | session | `session_id`, `conversation_id`, `thread_id`, `sessionId`; as LiteLLM says |
-//! | tokens | `usage` (also in `response`, `response.body`, `response_body`), or its fields alone |
-//! | TTFT | `ttft_ms`, `ttft_s`, `ttft`, `time_to_first_token`, or the completion's start |
+//! What else is read, where it is there, beside the prompt or around the body: see [`fields_read`].
 //!
 //! Times are texts as in RFC 3339, or numbers since 1970 whose unit (seconds to nanoseconds)
 //! their size tells. LiteLLM's `completionStartTime` less its `startTime` is a TTFT, except where

@@ -29,13 +29,13 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     let both = Both([&outer, &inner]);
     let usage = usage::of(&outer);
     Ok(LoggedRequest {
-        id: both.name(&IDS),
+        id: both.name(IDS),
         line: 0,
         arrival: ARRIVALS.iter().find_map(|name| outer.time(name)),
         model: both.name(&["model"]),
         cache_salt: both.name(&["cache_salt"]),
-        user: both.name_or_metadata(&USERS, "user_id"),
-        session: both.name_or_metadata(&SESSIONS, "session_id"),
+        user: both.name_or_metadata(USERS, "user_id"),
+        session: both.name_or_metadata(SESSIONS, "session_id"),
         prompt,
         prompt_tokens: usage.prompt,
         cached_tokens: usage.cached,
@@ -73,7 +73,7 @@ fn asked<'a>(line: &RawFields<'a>) -> Result<(PromptPart, RawFields<'a>), String
 
 /// Objects in `line` that may be the request's body.
 fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
-    let direct = BODIES.into_iter().filter_map(move |name| line.object(name));
+    let direct = BODIES.iter().filter_map(move |name| line.object(name));
     let nested = move || line.object("proxy_server_request")?.object("body");
     // Parsed only if no direct body holds the prompt.
     direct.chain(std::iter::once_with(nested).flatten())
@@ -82,9 +82,14 @@ fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
 /// Returns the prompt of a line that is a body itself.
 fn prompt_of_line(line: &RawFields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
+        let quoted = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
         format!(
-            "no prompt; expected `messages`, `prompt`, `input` or `prompt_token_ids`, by itself or \
-             in `body`, `request`, `request_body` or `input`; the line has {}",
+            "no prompt; expected one of {}, by itself or in one of {}; the line has {}",
+            quoted(PROMPTS),
+            quoted(BODIES),
             line.named()
         )
     })
@@ -95,7 +100,7 @@ fn prompt(body: &RawFields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
         return Ok(Some(chat(behind_system(body, "system", messages), tools(body))));
     }
-    for name in PROMPTS {
+    for &name in PROMPTS {
         match body.value::<Value>(name) {
             // OpenAI's Responses API: `instructions` is the system prompt of a text `input`.
             Some(Value::String(text)) if name == "input" && body.raw("instructions").is_some() => {
@@ -417,7 +422,7 @@ mod tests {
     fn lines_without_a_prompt_say_what_was_expected() {
         check_bad("[1]", "not a request");
         check_bad("{\"prompt\"", "not a request");
-        check_bad("{}", "expected `messages`, `prompt`, `input` or");
+        check_bad("{}", "expected one of `prompt`, `input`, `messages`, ");
         check_bad(r#"{"prompt": [1, -2]}"#, "no token ids");
         check_bad(r#"{"prompt": [[1], [2]]}"#, "holds 2 prompts");
         check_bad(r#"{"question": "x", "at": 1}"#, "the line has `at`, `question`");

@@ -41,7 +41,7 @@ fn counts(usage: &RawFields<'_>) -> LoggedUsage {
         prompt,
         // More than the whole prompt cannot be cached: such a count means something else.
         cached: cached.filter(|&cached| prompt.is_none_or(|prompt| cached <= prompt)),
-        output: first(&OUTPUT_TOKENS),
+        output: first(OUTPUT_TOKENS),
     }
 }
 
