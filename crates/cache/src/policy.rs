@@ -13,6 +13,7 @@ mod belady;
 mod continuation;
 mod fifo;
 mod gdsf;
+mod hazard;
 mod importance;
 mod keyed;
 mod learned;
@@ -34,6 +35,7 @@ pub use belady::Belady;
 pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
+pub use hazard::{Hazard, HazardOptions};
 pub use importance::Importance;
 pub use keyed::{KeyedPolicy, Priority};
 pub use learned::{Lpc, LpcOptions, Pooling};
@@ -88,6 +90,10 @@ pub(crate) const ONLINE: &[NamedPolicy<PolicyConstructor>] = &[
     named("wa", |at, options| {
         let options = WaOptions::read(options)?;
         Ok(Box::new(WorkloadAware::new(at.capacity, options)))
+    }),
+    named("hazard", |at, options| {
+        let options = HazardOptions { has_guard: !options.flag("no-guard") };
+        Ok(Box::new(Hazard::new(at.capacity, options)))
     }),
     NamedPolicy {
         reads_predictions: true,

@@ -50,6 +50,11 @@ impl<K: Copy + Ord> Queues<K> {
         self.heaps[queue].is_empty()
     }
 
+    /// The entry at an index, in no order.
+    pub(crate) fn at(&self, queue: usize, index: usize) -> BlockId {
+        BlockId(self.heaps[queue][index].block)
+    }
+
     /// The block with the smallest key.
     #[inline]
     pub(crate) fn first(&self, queue: usize) -> Option<(K, BlockId)> {

@@ -1,6 +1,6 @@
 //! Facts about one use of a block, for cache policies.
 
-use crate::{Nanos, Probability, SessionId};
+use crate::{FinishKind, Nanos, Probability, SessionId};
 
 /// One use of a block by a request. Every policy receives it; most read only a part.
 ///
@@ -9,12 +9,19 @@ use crate::{Nanos, Probability, SessionId};
 pub struct Access {
     /// When the use happened.
     pub now: Nanos,
+    /// When the request first looked for its prefix; `None` where that is `now`. A release tells
+    /// it, because a long answer lies in between.
+    pub started: Option<Nanos>,
     /// The kind of request (chat, completion, API, agent …), as the caller numbers them.
     pub request_type: u16,
     /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// Position of the block in its request, in blocks from the start.
     pub offset: u32,
+    /// The end of the answer, at a release.
+    pub finish: FinishKind,
+    /// Length of the answer in tokens, at a release; `None` when unknown.
+    pub output_tokens: Option<u32>,
     /// The conversation, when known.
     pub session: Option<SessionId>,
     /// Number of the request in its trace, from 0, by which an offline policy looks into the

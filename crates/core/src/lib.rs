@@ -14,6 +14,7 @@
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |
+//! | [`finish`] | the end of an answer: a tool call, a stop, a limit |
 //! | [`figures`] | numbers, shares, money and times as people read them |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`progress`] | steps of long work, as the caller shows them |
@@ -28,6 +29,7 @@ pub mod block;
 pub mod cost;
 pub mod event;
 pub mod figures;
+pub mod finish;
 pub mod ids;
 pub mod probability;
 pub mod progress;
@@ -48,6 +50,7 @@ pub use block::{
 };
 pub use cost::{CostModel, EngineModel};
 pub use event::CacheEvent;
+pub use finish::FinishKind;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
 pub use probability::Probability;
 pub use progress::{NoProgress, Progress};

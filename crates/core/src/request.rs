@@ -1,6 +1,6 @@
 //! One request of a trace, whatever format it came from.
 
-use crate::{BlockRuns, Nanos, Probability, SessionId};
+use crate::{BlockRuns, FinishKind, Nanos, Probability, SessionId};
 
 /// A recorded request: no text, only names of blocks and lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct TraceRequest {
     pub input_tokens: Option<u32>,
     /// Answer length, tokens; `None` where the trace does not say.
     pub output_tokens: Option<u32>,
+    /// The end of its answer.
+    pub finish: FinishKind,
     /// The conversation, when the trace names it or it was inferred.
     pub session: Option<SessionId>,
     /// 1-based index of the user message in its conversation; 0 when unknown.

@@ -28,8 +28,7 @@ impl Replay {
             offset: 0,
             session: None,
             request: self.served,
-            p_continue: None,
-            importance: None,
+            ..Access::default()
         };
         self.served += 1;
         let mut lease = self.cache.acquire(&chain);

@@ -15,13 +15,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_cache::{Grow, Lease, Occupancy, PrefixCache, Tiers};
-use headstart_core::{BlockHasher, CacheEvent, Nanos, Probability, SeqId, TokenId};
+use headstart_core::{BlockHasher, CacheEvent, FinishKind, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
 use crate::names::BlockNameCache;
 use crate::queue::QueueOrder;
-use crate::sequence::{Output, Sequence, Submission};
+use crate::sequence::{FinishReason, Output, Sequence, Submission};
 
 use counted::Counter;
 use fetch::StepAction;
@@ -180,7 +180,7 @@ impl Scheduler {
         self.waiting.retain(|sequence| sequence.new.id != seq);
         if let Some(index) = self.running.iter().position(|sequence| sequence.new.id == seq) {
             let sequence = self.remove(index);
-            self.give_back(sequence, now);
+            self.give_back(sequence, FinishKind::Cancelled, now);
         }
     }
 
@@ -409,18 +409,22 @@ impl Scheduler {
         let sequence = &mut self.running[index];
         let finish = sequence.push(token, context);
         self.outputs.push(Output::Token { seq: sequence.new.id, token, finish });
-        if finish.is_some() {
+        if let Some(reason) = finish {
+            let kind = match reason {
+                FinishReason::Stop => FinishKind::Stop,
+                FinishReason::Length => FinishKind::Length,
+            };
             let sequence = self.remove(index);
-            self.give_back(sequence, now);
+            self.give_back(sequence, kind, now);
         }
         finish.is_some()
     }
 
-    fn give_back(&mut self, mut sequence: Sequence, now: Nanos) {
+    fn give_back(&mut self, mut sequence: Sequence, finish: FinishKind, now: Nanos) {
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
         if let Some(lease) = sequence.lease.take() {
             self.use_units(&sequence, now);
-            self.cache.release(lease, &sequence.access(now));
+            self.cache.release(lease, &sequence.last_access(now, finish));
         }
     }
 }

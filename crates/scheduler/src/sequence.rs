@@ -7,7 +7,9 @@ use std::time::Duration;
 use headstart_cache::Lease;
 use headstart_cache::tiers::{Claim, Hold};
 use headstart_core::transfer::Unit;
-use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TenantTag, Tier, TokenId};
+use headstart_core::{
+    Access, BlockHash, BlockHasher, FinishKind, Nanos, SeqId, TenantTag, Tier, TokenId,
+};
 
 use crate::Sampling;
 use crate::announce::DeviceUnit;
@@ -128,6 +130,8 @@ pub(crate) struct Sequence {
     /// Tokens whose keys and values are in its blocks; 0 while it waits.
     pub(crate) computed: usize,
     pub(crate) lease: Option<Lease>,
+    /// Tokens of the prompt.
+    pub(crate) prompt_tokens: usize,
     pub(crate) arrival: Nanos,
     /// Number of admissions before its last one.
     pub(crate) place: u64,
@@ -195,6 +199,7 @@ impl Sequence {
         Self {
             new,
             hasher,
+            prompt_tokens: tokens.len(),
             tokens,
             hashes,
             computed: 0,
@@ -314,6 +319,22 @@ impl Sequence {
 
     pub(crate) fn access(&self, now: Nanos) -> Access {
         Access { now, ..self.new.access }
+    }
+
+    /// The use that ends with the release of its blocks.
+    pub(crate) fn last_access(&self, now: Nanos, finish: FinishKind) -> Access {
+        let output = u32::try_from(self.tokens.len() - self.prompt_tokens);
+        // A simulated request comes with its recorded end.
+        let finish = match self.new.access.finish {
+            FinishKind::Unknown => finish,
+            recorded => recorded,
+        };
+        Access {
+            started: Some(self.arrival),
+            finish,
+            output_tokens: output.ok(),
+            ..self.access(now)
+        }
     }
 
     pub(crate) fn lease_mut(&mut self) -> &mut Lease {

@@ -121,6 +121,8 @@ impl Replay {
 pub(crate) fn access_of(request: &TraceRequest, number: u32) -> Access {
     Access {
         now: request.arrival,
+        finish: request.finish,
+        output_tokens: request.output_tokens,
         request_type: request.request_type,
         turn: request.turn,
         session: request.session,

@@ -140,6 +140,8 @@ fn is_value(divergence: &PromptDivergence) -> bool {
 mod tests {
     use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
+    use headstart_core::FinishKind;
+
     use super::*;
     use crate::rendering::Rendering;
     use crate::walk::LogWalk;
@@ -157,6 +159,7 @@ mod tests {
             prompt_tokens: None,
             cached_tokens: None,
             output_tokens: None,
+            finish: FinishKind::Unknown,
             ttft: None,
         }
     }

@@ -35,8 +35,9 @@ const TWINS: &[Row] = &[
     ("continuation-oracle", |load| Box::new(RankedPolicy::continuation_oracle(&load.requests))),
 ];
 
-/// Names without a twin here: what random chooses is tested below, and `wa` beside its fits.
-const WITHOUT_TWIN: [&str; 2] = ["random", "wa"];
+/// Names without a twin here. What random chooses is tested below, and `wa` beside its fits;
+/// `hazard` brings its keys up to date when it looks at them, so its parts are tested one by one.
+const WITHOUT_TWIN: [&str; 3] = ["random", "wa", "hazard"];
 
 /// LPC by p' at every nanosecond.
 fn continuous_lpc(interval_s: Option<f64>, pooling: Pooling) -> Box<dyn Policy> {

@@ -171,7 +171,7 @@ mod tests {
             session: None,
             turn: 0,
             request_type: 0,
-            p_continue: None,
+            ..TraceRequest::default()
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn requests(rng: &mut Rng, count: usize) -> Vec<TraceRequest> {
             session: (rng.below(10) > 0).then_some(SessionId(session as u64)),
             turn: turns[session],
             request_type: (session % 3) as u16,
-            p_continue: None,
+            ..TraceRequest::default()
         });
     }
     requests

@@ -19,15 +19,15 @@
 //!
 //! The types are the trace's, not made from `input_types`: with the turn they tell the times
 //! between two requests of a session better apart than user and tool messages do (by likelihood,
-//! an exponential per class, on the recorded sessions). What tells them apart best is how the
-//! answer before ended, `stop`, but a class must be known when a request comes.
+//! an exponential per class, on the recorded sessions). The end of the answer before, `stop`, tells
+//! them apart best.
 //!
 //! Source: callanjfox/kv-cache-tester, `traces/`, one file to a line (`jq -c .`).
 
 use std::borrow::Cow;
 use std::fmt;
 
-use headstart_core::{BlockRuns, Run, SessionId, TraceRequest};
+use headstart_core::{BlockRuns, FinishKind, Run, SessionId, TraceRequest};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
@@ -88,6 +88,9 @@ struct AgentStep<'a> {
     hash_ids: Option<PromptChain>,
     #[serde(default)]
     input_types: HasText,
+    /// The end of the answer.
+    #[serde(borrow)]
+    stop: Option<Cow<'a, str>>,
     subagent_type: Option<String>,
     #[serde(borrow)]
     requests: Option<Vec<AgentStep<'a>>>,
@@ -208,6 +211,7 @@ impl Flat<'_> {
                 blocks,
                 input_tokens: step.input,
                 output_tokens: step.output,
+                finish: step.stop.as_deref().map_or(FinishKind::Unknown, FinishKind::from_reason),
                 session: Some(self.session),
                 turn,
                 request_type: self.info.type_index(kind.unwrap_or(&step.kind)),

@@ -73,7 +73,7 @@ impl<'a> LineFormat<'a> for Bailian {
             session: Some(SessionId(self.sessions.of(chat, parent))),
             turn: line.turn.unwrap_or(0),
             request_type: line.request_type.map_or(0, |name| info.type_index(&name)),
-            p_continue: None,
+            ..TraceRequest::default()
         }))
     }
 }

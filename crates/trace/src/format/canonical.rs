@@ -13,8 +13,11 @@
 //! Times are whole nanoseconds from the start. A type is an index into all names so far, so a
 //! trace can be written while it is read, before its last type is known. Blocks are runs
 //! `[start, count]`; plain ids are read as well. What is unknown is left out: type 0, turn 0,
-//! session, lengths and `p_continue`. A field that is not known here is an error, because a
-//! misspelt one would otherwise be lost without a word.
+//! session, lengths, `finish` and `p_continue`. A field that is not known here is an error, because
+//! a misspelt one would otherwise be lost without a word.
+//!
+//! `finish` is how the answer ended: `tool_calls`, `stop`, `length` or `cancelled`; the `hazard`
+//! policy learns from it. Builds from before it refuse a trace that has it.
 //!
 //! `p_continue`, from 0 to 1, is the predicted probability that another request of the session
 //! follows, as of this request's arrival; the `lpc` policy reads it. Builds from before it refuse
@@ -22,7 +25,7 @@
 
 use std::io::{self, Write};
 
-use headstart_core::{Nanos, Probability, SessionId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Probability, SessionId, TraceRequest};
 use serde::{Deserialize, Serialize};
 
 use super::chain::PromptChain;
@@ -92,6 +95,7 @@ impl<W: Write> Writer<W> {
             turn: request.turn,
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
+            finish: request.finish,
             p_continue: request.p_continue.map(Probability::value),
             blocks: PromptChain(request.blocks.clone()),
             types: None,
@@ -141,12 +145,25 @@ struct CanonicalLine {
     input_tokens: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]
     output_tokens: Option<u32>,
+    #[serde(default, with = "FinishName", skip_serializing_if = "is_default")]
+    finish: FinishKind,
     #[serde(skip_serializing_if = "is_default")]
     p_continue: Option<f64>,
     #[serde(default, skip_serializing_if = "is_default")]
     blocks: PromptChain,
     #[serde(skip_serializing_if = "is_default")]
     types: Option<Vec<String>>,
+}
+
+/// The names of [`FinishKind`] in a trace.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FinishKind", rename_all = "snake_case")]
+enum FinishName {
+    Unknown,
+    ToolCalls,
+    Stop,
+    Length,
+    Cancelled,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -248,6 +265,7 @@ impl<'a> LineFormat<'a> for Canonical {
             session: line.session.map(SessionId),
             turn: line.turn,
             request_type,
+            finish: line.finish,
             p_continue,
         }))
     }
@@ -288,6 +306,7 @@ mod tests {
             output_tokens: maybe(*arrival >> 33).map(|tokens| tokens as u32),
             turn: maybe(*arrival & 0xffff).unwrap_or(0) as u16,
             request_type: rng.below(num_types) as u16,
+            finish: FinishKind::ALL[rng.below(FinishKind::ALL.len())],
             blocks,
             p_continue,
         }

@@ -37,7 +37,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use headstart_core::shown::one_line;
-use headstart_core::{Nanos, TokenId};
+use headstart_core::{FinishKind, Nanos, TokenId};
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Role, Turn};
@@ -82,6 +82,8 @@ pub struct LoggedRequest {
     pub cached_tokens: Option<u32>,
     /// Tokens of the answer.
     pub output_tokens: Option<u32>,
+    /// The end of the answer.
+    pub finish: FinishKind,
     /// Time from sending to the first token.
     pub ttft: Option<Duration>,
 }
@@ -152,6 +154,7 @@ pub fn of_conversation(
             prompt_tokens: None,
             cached_tokens: None,
             output_tokens: None,
+            finish: FinishKind::Unknown,
             ttft: None,
         }
     })

@@ -3,7 +3,7 @@
 //! Forks begin off a prefix of the running prompt and have sessions of their own: a *retry* from
 //! an earlier point of it, or a *sub-agent* that shares only the opening.
 
-use headstart_core::{Nanos, Rng, SessionId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Rng, SessionId, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
 use super::limits::{check_context, check_probability, check_rate};
@@ -130,7 +130,7 @@ impl StreamSource for AgentSource {
         session.prompt.extend(session.growth, ids);
         let limit = self.config.context_tokens;
         let answer = self.config.answer.draw(&mut self.rng, limit);
-        let request = TraceRequest {
+        let mut request = TraceRequest {
             arrival: now,
             blocks: session.prompt.blocks(ids),
             input_tokens: Some(session.prompt.tokens()),
@@ -138,13 +138,13 @@ impl StreamSource for AgentSource {
             session: Some(session.id),
             turn: session.turn,
             request_type: self.types.of(&session),
-            p_continue: None,
+            ..TraceRequest::default()
         };
         // Before the session continues, because the fork leaves this request's prompt.
         if !session.is_fork && chance(&mut self.rng, self.config.p_fork) {
             self.fork(now, &session, ids);
         }
-        self.go_on(now, session, answer);
+        request.finish = self.go_on(now, session, answer);
         request
     }
 }
@@ -185,16 +185,20 @@ impl AgentSource {
     }
 
     /// Continues a session after a request: another step, the user after a while, or nothing.
-    fn go_on(&mut self, now: Nanos, mut session: AgentSession, answer: u32) {
+    /// Returns how the request's answer ended.
+    fn go_on(&mut self, now: Nanos, mut session: AgentSession, answer: u32) -> FinishKind {
         session.user_is_next = !chance(&mut self.rng, self.config.p_step);
         if !session.user_is_next {
             let tool_result = self.config.tool_result;
             self.wait(now, tool_result, answer, session);
-        } else if !session.is_fork && chance(&mut self.rng, self.config.p_turn) {
+            return FinishKind::ToolCalls;
+        }
+        if !session.is_fork && chance(&mut self.rng, self.config.p_turn) {
             session.turn = session.turn.saturating_add(1);
             let task = self.config.task;
             self.wait(now, task, answer, session);
         }
+        FinishKind::Stop
     }
 
     /// Lets `session` go on with `answer` and an `addition`, if that fits the context.

@@ -92,7 +92,7 @@ impl StreamSource for BurstSource {
             session: Some(ids.session()),
             turn: 1,
             request_type: self.request_type,
-            p_continue: None,
+            ..TraceRequest::default()
         }
     }
 }

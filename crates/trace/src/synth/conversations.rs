@@ -207,7 +207,7 @@ impl StreamSource for ConversationSource {
             session: Some(session.id),
             turn,
             request_type,
-            p_continue: None,
+            ..TraceRequest::default()
         };
         if chance(&mut self.rng, self.config.types[session.kind].repeat) {
             session.repeated = Some(request.blocks.clone());

@@ -2,7 +2,7 @@
 
 use headstart_cache::Policy;
 use headstart_cache::policy::Newcomer;
-use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, Rng, SessionId};
+use headstart_core::{Access, BlockHash, BlockId, FinishKind, Nanos, Probability, Rng, SessionId};
 
 /// Slots: few, so that every state is met often.
 pub(super) const CAPACITY: usize = 12;
@@ -188,6 +188,9 @@ impl Calls {
             request: self.request,
             p_continue: Probability::new(self.rng.next_f64()),
             importance: (self.rng.below(3) > 0).then(|| self.rng.next_f64() as f32),
+            finish: FinishKind::ALL[self.rng.below(FinishKind::ALL.len())],
+            output_tokens: (self.rng.below(3) > 0).then(|| self.rng.below(2_000) as u32),
+            started: (self.rng.below(3) > 0).then_some(self.now),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A cache under a random load: leases that come, grow, commit and go in any order.
 
 use headstart_cache::{Admit, Commit, Effect, Grow, Lease, Policy, PrefixCache};
-use headstart_core::{Access, BlockHash, BlockId, Rng};
+use headstart_core::{Access, BlockHash, BlockId, FinishKind, Rng};
 
 use super::Workload;
 
@@ -231,6 +231,9 @@ fn access(workload: &Workload, request: usize, offset: usize) -> Access {
         turn: asked.turn,
         offset: offset as u32,
         session: asked.session,
+        finish: FinishKind::ALL[request % FinishKind::ALL.len()],
+        output_tokens: Some((request * 53 % 997) as u32),
+        started: None,
         request: request as u32,
         p_continue: asked.p_continue,
         // Two requests of three say how much mattered.

@@ -173,7 +173,7 @@ impl Talk<'_> {
             session: Some(self.session),
             turn: self.turn,
             request_type: 0,
-            p_continue: None,
+            ..TraceRequest::default()
         })
     }
 }

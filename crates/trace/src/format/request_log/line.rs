@@ -40,6 +40,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         prompt_tokens: usage.prompt,
         cached_tokens: usage.cached,
         output_tokens: usage.output,
+        finish: usage::finish(&outer),
         ttft: ttft(&outer),
     })
 }
@@ -217,7 +218,7 @@ impl Both<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::Nanos;
+    use headstart_core::{FinishKind, Nanos};
 
     use super::*;
 
@@ -267,6 +268,7 @@ mod tests {
             prompt_tokens: Some(5),
             cached_tokens: None,
             output_tokens: Some(2),
+            finish: FinishKind::Unknown,
             ttft: Some(Duration::from_micros(62_500)),
         };
         assert_eq!(got, expected);

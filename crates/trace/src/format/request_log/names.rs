@@ -63,6 +63,12 @@ pub(super) const CACHED_TOKENS: &str = "cached_tokens";
 /// Tokens of the answer in a `usage`.
 pub(super) const OUTPUT_TOKENS: &[&str] = &["completion_tokens", "output_tokens", "output"];
 
+/// Fields that say how the answer ended, in it or in the first of its [`CHOICES`].
+pub(super) const FINISHES: [&str; 2] = ["finish_reason", "stop_reason"];
+
+/// The list of an answer's alternatives.
+pub(super) const CHOICES: &str = "choices";
+
 /// The fields that are read of a request, by their meaning.
 #[must_use]
 pub fn fields_read() -> Vec<(&'static str, Vec<String>)> {
@@ -83,6 +89,7 @@ pub fn fields_read() -> Vec<(&'static str, Vec<String>)> {
         ("session", names(SESSIONS)),
         ("the server's answer", names(ANSWERS)),
         ("tokens, in `usage` or alone, also in the answer", usage.collect()),
+        ("end of the answer, also in the first of `choices`", names(&FINISHES)),
         ("time to first token", [names(&ttft), names(&["completionStartTime"])].concat()),
     ]
 }

@@ -64,6 +64,7 @@ impl Chains {
             session: logged.session.as_deref().map(session),
             turn: logged.prompt.user_turns(),
             request_type: info.type_index(type_name(&logged.prompt)),
+            finish: logged.finish,
             p_continue: None,
         })
     }

@@ -1,9 +1,11 @@
-//! Token counts that a server reported in its answer.
+//! Token counts and the end of the answer, as the server reported them.
+
+use headstart_core::FinishKind;
 
 use super::fields::RawFields;
 use super::names::{
-    ANSWERS, CACHE_READ, CACHE_WRITTEN, CACHED_TOKENS, DETAILS, INPUT_TOKENS, OUTPUT_TOKENS,
-    PROMPT_TOKENS,
+    ANSWERS, CACHE_READ, CACHE_WRITTEN, CACHED_TOKENS, CHOICES, DETAILS, FINISHES, INPUT_TOKENS,
+    OUTPUT_TOKENS, PROMPT_TOKENS,
 };
 
 /// Tokens as the server counted them.
@@ -16,13 +18,32 @@ pub(super) struct LoggedUsage {
 
 /// The usage in `line`: its own, its answer's, or that of the answer in a batch's file.
 pub(super) fn of(line: &RawFields<'_>) -> LoggedUsage {
-    let answer = ANSWERS.iter().find_map(|name| line.object(name));
-    let answer = answer.unwrap_or_default();
-    let body = answer.object("body").unwrap_or_default();
+    let [answer, body] = answers(line);
     let nested = [line, &answer, &body].map(|place| place.object("usage"));
     // Some logs have the counts beside the prompt, without a `usage`.
     let found = nested.iter().flatten().next().unwrap_or(line);
     counts(found)
+}
+
+/// The end of the answer in `line`.
+pub(super) fn finish(line: &RawFields<'_>) -> FinishKind {
+    let [answer, body] = answers(line);
+    let reason = |fields: &RawFields<'_>| FINISHES.iter().find_map(|name| fields.name(name));
+    let of_choice = |fields: &RawFields<'_>| {
+        let choices = fields.list(CHOICES)?;
+        let mut names = FINISHES.iter();
+        names.find_map(|name| Some(choices.get(0)?.get(name)?.as_str()?.to_owned()))
+    };
+    let places = [line, &answer, &body];
+    let found = places.into_iter().find_map(|place| reason(place).or_else(|| of_choice(place)));
+    found.as_deref().map_or(FinishKind::Unknown, FinishKind::from_reason)
+}
+
+/// The answer in `line`, and the body of one in a batch's file; both may lack all fields.
+fn answers<'a>(line: &RawFields<'a>) -> [RawFields<'a>; 2] {
+    let answer = ANSWERS.iter().find_map(|name| line.object(name)).unwrap_or_default();
+    let body = answer.object("body").unwrap_or_default();
+    [answer, body]
 }
 
 fn counts(usage: &RawFields<'_>) -> LoggedUsage {
@@ -74,6 +95,20 @@ mod tests {
             all,
         );
         check(r#"{"prompt_tokens": 9, "cached_tokens": 4, "output_tokens": 2}"#, all);
+    }
+
+    #[test]
+    fn the_end_of_an_answer_is_found() {
+        let kind = |line: &str| finish(&RawFields::parse(line).expect("an object"));
+        let tool = FinishKind::ToolCalls;
+        assert_eq!(kind(r#"{"finish_reason": "tool_calls"}"#), tool);
+        assert_eq!(kind(r#"{"response": {"stop_reason": "tool_use"}}"#), tool);
+        let chat = r#"{"choices": [{"message": {}, "finish_reason": "tool_calls"}]}"#;
+        assert_eq!(kind(&format!(r#"{{"response": {chat}}}"#)), tool);
+        assert_eq!(kind(&format!(r#"{{"response": {{"body": {chat}}}}}"#)), tool);
+        for without in [r#"{"choices": []}"#, r#"{"choices": 7, "finish_reason": 3}"#] {
+            assert_eq!(kind(without), FinishKind::Unknown, "{without}");
+        }
     }
 
     #[test]

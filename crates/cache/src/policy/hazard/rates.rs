@@ -1,0 +1,280 @@
+//! Learned rates of return: by state and age, times one factor for each feature.
+//!
+//! A hazard is returns per second of exposure. The base has one for each state and age; each stage
+//! has a factor for each value of its features, by age and by kind of state: the returns that it
+//! saw over those that the stages in front of it expected. Both are shrunk: towards all states,
+//! a falling power of age, and a factor of 1. So where nothing was seen the order is by age.
+
+use super::age::{AGES, probability_of, start_s, step, width_s};
+use super::features::{Features, STAGES, VALUES};
+
+/// States of a block: its part of the request, times how far a later request has superseded it.
+pub(super) const STATES: usize = 9;
+
+/// Ages of one factor.
+const AGES_PER_FACTOR: usize = 4;
+const FACTOR_AGES: usize = AGES / AGES_PER_FACTOR;
+
+/// Kinds of states that have factors of their own: superseded, last block, others.
+const KINDS: usize = 3;
+
+/// Returns that a factor's prior counts for, and those of the base's priors.
+const FACTOR_PRIOR: f32 = 25.0;
+const STATE_PRIOR: f64 = 4.0;
+
+/// The prior's hazard at the first age, per second.
+const FIRST_HAZARD: f64 = 0.2;
+
+/// Requests until the base's hazards are recomputed, and until counts are halved.
+const REFRESH: u64 = 128;
+const HALVE: u64 = 20_000;
+
+/// Returns and exposure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct RateCount<F> {
+    returns: F,
+    exposure: F,
+}
+
+/// All that is learned.
+#[derive(Clone, Debug)]
+pub(super) struct Rates {
+    /// By state, and for all states in the last row: exposure in seconds.
+    base: Vec<[RateCount<f64>; AGES]>,
+    /// The base's hazards, per second, as of the last refresh.
+    hazards: Vec<[f32; AGES]>,
+    /// By stage, value, age and kind: exposure in expected returns.
+    factors: Vec<RateCount<f32>>,
+    /// Counts refreshes.
+    refreshed: u8,
+}
+
+/// The first factor of each stage.
+const STAGE_STARTS: [usize; STAGES + 1] = {
+    let mut starts = [0; STAGES + 1];
+    let mut stage = 0;
+    while stage < STAGES {
+        starts[stage + 1] = starts[stage] + VALUES[stage] * FACTOR_AGES * KINDS;
+        stage += 1;
+    }
+    starts
+};
+
+impl Rates {
+    /// Nothing learned.
+    pub(super) fn new() -> Self {
+        let mut rates = Self {
+            base: vec![[RateCount::default(); AGES]; STATES + 1],
+            hazards: vec![[0.0; AGES]; STATES + 1],
+            factors: vec![RateCount::default(); STAGE_STARTS[STAGES]],
+            refreshed: 0,
+        };
+        rates.refresh();
+        rates
+    }
+
+    /// The number of the last refresh, before which scores may be out of date.
+    pub(super) fn refreshed(&self) -> u8 {
+        self.refreshed
+    }
+
+    /// After `num_requests` requests: forgets a half, or computes hazards again, where it is time.
+    pub(super) fn settle(&mut self, num_requests: u64) {
+        if num_requests.is_multiple_of(HALVE) {
+            for count in self.base.iter_mut().flatten() {
+                count.returns *= 0.5;
+                count.exposure *= 0.5;
+            }
+            for count in &mut self.factors {
+                count.returns *= 0.5;
+                count.exposure *= 0.5;
+            }
+        }
+        if num_requests.is_multiple_of(REFRESH) {
+            self.refresh();
+        }
+    }
+
+    /// A share of a block's part was in `state` between two ages, in seconds, without a return.
+    pub(super) fn expose(
+        &mut self,
+        rows: &StageRows,
+        state: usize,
+        share: f64,
+        from_s: f64,
+        to_s: f64,
+    ) {
+        for age in step(from_s)..=step(to_s) {
+            let end_s = if age == AGES - 1 { to_s } else { to_s.min(start_s(age + 1)) };
+            let exposure = share * (end_s - from_s.max(start_s(age)));
+            if exposure <= 0.0 {
+                continue;
+            }
+            self.base[state][age].exposure += exposure;
+            self.base[STATES][age].exposure += exposure;
+            let mut expected = self.hazards[state][age] * exposure as f32;
+            for &row in rows {
+                let count = &mut self.factors[factor_index(row, age, state)];
+                count.exposure += expected;
+                expected *= factor(*count);
+            }
+        }
+    }
+
+    /// A share of a block's part returned at an age.
+    pub(super) fn returned(&mut self, rows: &StageRows, state: usize, share: f64, age_s: f64) {
+        let age = step(age_s);
+        self.base[state][age].returns += share;
+        self.base[STATES][age].returns += share;
+        for &row in rows {
+            self.factors[factor_index(row, age, state)].returns += share as f32;
+        }
+    }
+
+    /// Returns the worth of keeping a block from the middle of an age on, and from that of the next
+    /// age: the best rate, over all horizons, of expected returns per second of keeping. It is the
+    /// Gittins index of the hazard.
+    pub(super) fn worths(&self, rows: &StageRows, state: usize, age: usize) -> [f32; 2] {
+        let mut hazards = [0.0; AGES];
+        for group in age / AGES_PER_FACTOR..FACTOR_AGES {
+            let first = group * AGES_PER_FACTOR;
+            let factors =
+                rows.iter().map(|&row| factor(self.factors[factor_index(row, first, state)]));
+            let product: f32 = factors.product();
+            let ages = first..first + AGES_PER_FACTOR;
+            for (hazard, base) in hazards[ages.clone()].iter_mut().zip(&self.hazards[state][ages]) {
+                *hazard = base * product;
+            }
+        }
+        let mut chances = [0.0; AGES];
+        for age in age..AGES {
+            chances[age] = probability_of(hazards[age] * width_s(age) as f32);
+        }
+        let last = AGES - 1;
+        [age, (age + 1).min(last)].map(|from| best_rate(&hazards, &chances, from))
+    }
+
+    /// Computes the base's hazards from its counts.
+    fn refresh(&mut self) {
+        self.refreshed = self.refreshed.wrapping_add(1);
+        let mut all = [0.0; AGES];
+        for age in 0..AGES {
+            // A power law where nothing was seen: the hazard falls as the age grows.
+            let prior = match age {
+                0 => FIRST_HAZARD,
+                _ => all[age - 1] * start_s(age) / start_s(age + 1),
+            };
+            let count = self.base[STATES][age];
+            all[age] = (count.returns + 1.0) / (count.exposure + 1.0 / prior);
+        }
+        for (state, counts) in self.base.iter().enumerate() {
+            if state == STATES {
+                self.hazards[state] = all.map(|hazard| hazard as f32);
+                continue;
+            }
+            let returns: f64 = counts.iter().map(|count| count.returns).sum();
+            let expected = counts.iter().zip(all).map(|(count, all)| count.exposure * all);
+            let ratio = (returns + STATE_PRIOR) / (expected.sum::<f64>() + STATE_PRIOR);
+            for (age, count) in counts.iter().enumerate() {
+                let prior = all[age] * ratio;
+                let hazard = (count.returns + STATE_PRIOR) / (count.exposure + STATE_PRIOR / prior);
+                self.hazards[state][age] = hazard as f32;
+            }
+        }
+    }
+}
+
+/// The first factor of a request's features, by stage.
+pub(super) type StageRows = [u32; STAGES];
+
+/// Returns the rows of a request's features.
+pub(super) fn rows(features: &Features) -> StageRows {
+    let values = features.values();
+    std::array::from_fn(|stage| (STAGE_STARTS[stage] + values[stage] * FACTOR_AGES * KINDS) as u32)
+}
+
+fn factor_index(row: u32, age: usize, state: usize) -> usize {
+    let kind = match (state / 3, state % 3) {
+        (_, 1..) => 2,
+        (2, _) => 1,
+        _ => 0,
+    };
+    row as usize + age / AGES_PER_FACTOR * KINDS + kind
+}
+
+fn factor(count: RateCount<f32>) -> f32 {
+    (count.returns + FACTOR_PRIOR) / (count.exposure + FACTOR_PRIOR)
+}
+
+/// The best rate over horizons of expected returns per second, from the middle of an age on.
+fn best_rate(hazards: &[f32; AGES], chances: &[f32; AGES], from: usize) -> f32 {
+    /// Survival at which the rest can change nothing.
+    const NEGLIGIBLE: f32 = 1e-3;
+    let seconds_of = |chance: f32, age: usize, width: f32| {
+        // A hazard of 0 keeps the block for the whole width.
+        if hazards[age] * width > 1e-6 { chance / hazards[age] } else { width }
+    };
+    let half = width_s(from) as f32 * 0.5;
+    let mut returns = probability_of(hazards[from] * half);
+    let mut seconds = seconds_of(returns, from, half);
+    let mut survival = 1.0 - returns;
+    let mut best = returns / seconds;
+    for (age, chance) in chances.iter().enumerate().skip(from + 1) {
+        if survival < NEGLIGIBLE {
+            break;
+        }
+        returns += survival * chance;
+        seconds += survival * seconds_of(*chance, age, width_s(age) as f32);
+        survival *= 1.0 - chance;
+        best = best.max(returns / seconds);
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Access;
+
+    use super::*;
+
+    fn of(request_type: u16) -> StageRows {
+        let access = Access { request_type, ..Access::default() };
+        rows(&Features::new(&access, 10, 5, None))
+    }
+
+    fn worth(rates: &Rates, request_type: u16, age_s: f64) -> f32 {
+        rates.worths(&of(request_type), 0, step(age_s))[0]
+    }
+
+    #[test]
+    fn without_anything_learned_the_older_is_worth_less() {
+        let rates = Rates::new();
+        let worths: Vec<_> = (0..AGES).map(|age| rates.worths(&of(1), 0, age)[0]).collect();
+        assert!(worths.windows(2).all(|pair| pair[1] < pair[0]), "{worths:?}");
+    }
+
+    #[test]
+    fn what_returns_is_worth_more_until_its_time_has_passed() {
+        let mut rates = Rates::new();
+        for request in 1..2_000 {
+            // Type 1 returns after 10 s, type 2 never within 1,000 s.
+            rates.expose(&of(1), 0, 1.0, 0.0, 10.0);
+            rates.returned(&of(1), 0, 1.0, 10.0);
+            rates.expose(&of(2), 0, 1.0, 0.0, 1_000.0);
+            rates.settle(request);
+        }
+        assert!(worth(&rates, 1, 0.5) > 5.0 * worth(&rates, 2, 0.5));
+        // The hazard rises before 10 s, and so does the worth: waiting costs less.
+        assert!(worth(&rates, 1, 7.0) > worth(&rates, 1, 0.5));
+        assert!(worth(&rates, 1, 400.0) < worth(&rates, 1, 0.5) / 20.0);
+    }
+
+    #[test]
+    fn counts_fade() {
+        let mut rates = Rates::new();
+        rates.returned(&of(1), 0, 1.0, 1.0);
+        rates.settle(HALVE);
+        let total: f64 = rates.base[STATES].iter().map(|count| count.returns).sum();
+        assert_eq!(total, 0.5);
+    }
+}
