@@ -53,7 +53,7 @@ const MOST_REVALIDATED: usize = 16;
 /// Candidates among which a duel's opponent is drawn.
 const OPPONENTS: usize = 16;
 
-/// Options, for ablations.
+/// Options of [`Hazard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HazardOptions {
     /// Whether LRU rules while the learned order loses to it.
@@ -174,8 +174,13 @@ impl Hazard {
         }
     }
 
+    /// Sorts a candidate by its key of now.
     fn sort(&mut self, block: BlockId) {
         let key = self.key(block);
+        self.sort_by(block, key);
+    }
+
+    fn sort_by(&mut self, block: BlockId, key: Key64) {
         self.candidates.remove(0, block);
         self.candidates.push(0, block, key);
     }
@@ -250,7 +255,7 @@ impl Hazard {
             return;
         }
         let duellist = |id: PieceId| {
-            let place = self.pieces.get(id).map_or(0, |piece| piece.from + piece.resident - 1);
+            let place = self.pieces.get(id).map_or(0, OwnedPiece::last_resident);
             Duellist { piece: id, place }
         };
         let (winner, other) = (duellist(winner), duellist(other));
@@ -299,6 +304,7 @@ impl Policy for Hazard {
 
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.chosen = None;
+        self.ghosts.end_run();
         self.now = self.clock.advance(access.now);
         self.rates.settle(self.clock.num_requests());
         self.cross();
@@ -380,13 +386,13 @@ impl Policy for Hazard {
     fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
         if self.chosen.is_none() {
             for _ in 0..MOST_REVALIDATED {
-                let (key, block) = self.candidates.first(0)?;
-                self.chosen = Some(block);
+                let (sorted_by, block) = self.candidates.first(0)?;
                 // It has aged since it was sorted, or the rates have changed.
-                if !self.is_learned() || self.key(block) <= key {
+                let key = self.key(block);
+                if key <= sorted_by {
                     break;
                 }
-                self.sort(block);
+                self.sort_by(block, key);
             }
             self.chosen = self.candidates.first(0).map(|(_, block)| block);
             if std::mem::take(&mut self.may_duel)
@@ -408,7 +414,7 @@ impl Policy for Hazard {
             && piece.is_in_duel
             && let Some(guard) = &mut self.guard
         {
-            guard.evicted(id, (piece.from + piece.resident).saturating_sub(1));
+            guard.evicted(id, piece.last_resident());
         }
         self.ghosts.evicted(hash, id, &self.pieces);
         self.pieces.shrink(id, true);

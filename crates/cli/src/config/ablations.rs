@@ -18,10 +18,10 @@ const OF_POLICIES: [&str; 8] = [
 /// # Errors
 /// When one of the options is not in this build.
 pub fn policy(spec: &str) -> Result<String, String> {
-    let mut options = spec.split(':').skip(1);
+    let mut options = spec.split(':');
     // The guard of `hazard` is for its users to switch off.
-    let is_ablation = |option: &&str| OF_POLICIES.contains(option) && spec != "hazard:no-guard";
-    match options.find(is_ablation) {
+    let has_ablations = options.next() != Some("hazard");
+    match options.find(|option| has_ablations && OF_POLICIES.contains(option)) {
         // The option is known but would be ignored, so it is refused by name.
         Some(option) if !cfg!(feature = "ablations") => Err(format!(
             "`{option}` switches a part of the policy off, for studies; leave it out, or build \
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn policies_are_whole_unless_a_build_has_ablations() {
-        for spec in ["wa", "wa:life=5", "lpc:interval=15", "no-guard", "hazard:no-guard"] {
+        for spec in ["wa", "wa:life=5", "lpc:interval=15", "no-guard", "hazard:no-guard:charge=9"] {
             assert_eq!(policy(spec).as_deref(), Ok(spec));
         }
         for spec in ["wa:life=5:no-guard", "lpc:no-decay", "gdsf:admit-all"] {

@@ -6,7 +6,8 @@ pub(super) const TICKS: f64 = 64.0;
 /// Number of steps of age; the last one has no end.
 pub(super) const AGES: usize = 44;
 
-/// The start of each step of age, seconds: 0, then from a quarter of a second by half-octaves.
+/// The start of each step of age, seconds: 0, then from a quarter of a second by half-octaves. The
+/// last step has no end; the start behind it gives it a width.
 const STARTS: [f64; AGES + 1] = {
     let mut starts = [0.0; AGES + 1];
     let (mut age, mut octave) = (1, 0.25);
@@ -16,8 +17,6 @@ const STARTS: [f64; AGES + 1] = {
         octave *= 2.0;
         age += 2;
     }
-    // The last step ends nowhere, and has a width for the sake of its rate only.
-    starts[AGES] = octave.max(starts[AGES]);
     starts
 };
 

@@ -27,9 +27,10 @@ pub(super) struct GhostNames {
     names: HashTable<GhostName>,
     /// The block that was evicted last, which is kept once another piece's block is evicted.
     last: Option<(BlockHash, PieceId)>,
-    /// The piece that the block before the one looked for belonged to, and the offset of the next.
-    run: Option<(PieceId, u32)>,
-    next_offset: u32,
+    /// The piece that the last missing block belonged to, and the offset behind that block; `None`
+    /// at the first missing block of a request.
+    run: Option<PieceId>,
+    next_offset: Option<u32>,
 }
 
 impl GhostNames {
@@ -49,9 +50,9 @@ impl GhostNames {
         offset: u32,
         pieces: &OwnedPieces,
     ) -> Option<PieceId> {
-        let is_next = self.next_offset == offset;
-        self.next_offset = offset.wrapping_add(1);
-        let run = self.run.filter(|_| is_next).and_then(|(id, _)| {
+        let is_next = self.next_offset == Some(offset);
+        self.next_offset = offset.checked_add(1);
+        let run = self.run.filter(|_| is_next).and_then(|id| {
             let piece = pieces.get(id)?;
             (offset < piece.len).then_some(id)
         });
@@ -60,8 +61,13 @@ impl GhostNames {
         // another piece may begin at any name.
         let found =
             if is_sampled(hash) || !is_next || ended { self.look_up(hash, pieces) } else { run };
-        self.run = found.map(|id| (id, offset + 1));
+        self.run = found;
         found
+    }
+
+    /// The request whose blocks were looked for is over.
+    pub(super) fn end_run(&mut self) {
+        self.next_offset = None;
     }
 
     fn look_up(&self, hash: BlockHash, pieces: &OwnedPieces) -> Option<PieceId> {

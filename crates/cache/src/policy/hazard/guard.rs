@@ -9,13 +9,16 @@
 //! when the learned order evicted its choice and a request asks for that one only after as many
 //! blocks were inserted as the cache has: LRU would not have kept it so long either.
 
+use std::collections::VecDeque;
+
 use super::pieces::{OwnedPieces, PieceId};
 
 /// Duels that wait for a request; a new one takes the place of the oldest.
 const DUELS: usize = 256;
 
-/// Requests after which a duel counts half.
-const HALF_LIFE: f64 = 1_000.0;
+/// A duel counts half after 1,000 requests: its weight after each. No library's exponential, whose
+/// last bits differ between machines.
+const FADING: f64 = 1.0 - std::f64::consts::LN_2 / 1_000.0;
 
 /// Net duels for the learned order to take over, and against it to lose.
 const MARGIN: f64 = 1.0;
@@ -42,13 +45,11 @@ struct Duel {
 #[derive(Debug)]
 pub(super) struct DuelGuard {
     capacity: u64,
-    duels: Vec<Duel>,
-    /// The place of the oldest duel, once there are [`DUELS`].
-    oldest: usize,
+    /// The oldest first.
+    duels: VecDeque<Duel>,
     /// Duels won less duels lost by the learned order, the old ones faded.
     net: f64,
     is_learned: bool,
-    fading: f64,
     inserted: u64,
     requests_since_change: u64,
 }
@@ -58,11 +59,9 @@ impl DuelGuard {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity as u64,
-            duels: Vec::new(),
-            oldest: 0,
+            duels: VecDeque::new(),
             net: 0.0,
             is_learned: false,
-            fading: (-std::f64::consts::LN_2 / HALF_LIFE).exp(),
             inserted: 0,
             requests_since_change: 0,
         }
@@ -81,7 +80,7 @@ impl DuelGuard {
     /// A request was released, with a number of candidates in the cache. Returns whether the other
     /// order rules from now on, for which all candidates are sorted again.
     pub(super) fn settle(&mut self, candidates: usize) -> bool {
-        self.net *= self.fading;
+        self.net *= FADING;
         self.requests_since_change += 1;
         let changes = if self.is_learned { self.net < -MARGIN } else { self.net > MARGIN };
         // Sorting costs a few steps a request on average, whatever the number of candidates.
@@ -102,52 +101,36 @@ impl DuelGuard {
             piece.is_in_duel = true;
         }
         let duel = Duel { learned, lru, is_learned_gone: self.is_learned, began: self.inserted };
-        if self.duels.len() < DUELS {
-            self.duels.push(duel);
-        } else {
-            self.duels[self.oldest] = duel;
-            self.oldest = (self.oldest + 1) % DUELS;
+        if self.duels.len() == DUELS {
+            self.duels.pop_front();
         }
+        self.duels.push_back(duel);
     }
 
     /// A request has asked for the blocks of a piece up to `to`.
     pub(super) fn requested(&mut self, piece: PieceId, to: u32) {
         let is_it = |one: &Duellist| one.piece == piece && one.place < to;
-        let mut at = 0;
-        while at < self.duels.len() {
-            let duel = self.duels[at];
+        let Self { duels, net, inserted, capacity, .. } = self;
+        duels.retain(|duel| {
             let is_learned_wrong = is_it(&duel.learned);
             if !is_learned_wrong && !is_it(&duel.lru) {
-                at += 1;
-                continue;
+                return true;
             }
-            self.drop_duel(at);
-            let has_turned_over = self.inserted - duel.began > self.capacity;
-            if is_learned_wrong && duel.is_learned_gone && has_turned_over {
-                continue;
+            let has_turned_over = *inserted - duel.began > *capacity;
+            if !(is_learned_wrong && duel.is_learned_gone && has_turned_over) {
+                *net += if is_learned_wrong { -1.0 } else { 1.0 };
             }
-            self.net += if is_learned_wrong { -1.0 } else { 1.0 };
-        }
+            false
+        });
     }
 
     /// A block of a piece is evicted, after a duel that it is in began.
     pub(super) fn evicted(&mut self, piece: PieceId, place: u32) {
         let evicted = Duellist { piece, place };
-        let mut at = 0;
-        while at < self.duels.len() {
-            let duel = self.duels[at];
+        self.duels.retain(|duel| {
             let kept = if duel.is_learned_gone { duel.lru } else { duel.learned };
-            if kept == evicted {
-                self.drop_duel(at);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn drop_duel(&mut self, at: usize) {
-        self.duels.swap_remove(at);
-        self.oldest = 0;
+            kept != evicted
+        });
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) struct OwnedPiece {
     /// Step of its age, or [`ENDED`].
     age: u8,
     life: u8,
-    /// Whether a duel waits for it.
+    /// Whether a duel may wait for it: one has begun.
     pub(super) is_in_duel: bool,
 }
 
@@ -159,9 +159,14 @@ impl OwnedPiece {
         f64::from(now.wrapping_sub(self.released)) / TICKS
     }
 
+    /// Place of the last resident block in the request.
+    pub(super) fn last_resident(&self) -> u32 {
+        (self.from + self.resident).saturating_sub(1)
+    }
+
     /// State of the last resident block.
     pub(super) fn tail_state(&self) -> usize {
-        let last = (self.from + self.resident).saturating_sub(1);
+        let last = self.last_resident();
         let part = if last + 1 >= self.len { 2 } else { usize::from(last >= self.known) };
         part * 3 + usize::from(self.superseded)
     }

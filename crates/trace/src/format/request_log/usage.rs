@@ -39,7 +39,7 @@ pub(super) fn finish(line: &RawFields<'_>) -> FinishKind {
     found.as_deref().map_or(FinishKind::Unknown, FinishKind::from_reason)
 }
 
-/// The answer in `line`, and the body of one in a batch's file; both may lack all fields.
+/// The answer in `line`, and the answer's body in a batch's file. One that is absent has no fields.
 fn answers<'a>(line: &RawFields<'a>) -> [RawFields<'a>; 2] {
     let answer = ANSWERS.iter().find_map(|name| line.object(name)).unwrap_or_default();
     let body = answer.object("body").unwrap_or_default();
