@@ -19,7 +19,7 @@ use dynamo_kv_router::protocols::{
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, Rng, Tier, TokenId, TraceRequest};
 use headstart_trace::materialize::{
-    Materialized, Materializer, MaterializerConfig, OverLong, Prompt,
+    Materialization, Materializer, MaterializerConfig, OverLong, TokenPrompt,
 };
 
 use crate::fleet::{Fleet, Mixed, Served};
@@ -65,7 +65,7 @@ pub(crate) struct ReplayConfig {
 #[derive(Debug)]
 pub(crate) struct Arrived {
     request: TraceRequest,
-    prompt: Prompt,
+    prompt: TokenPrompt,
 }
 
 impl Arrived {
@@ -164,9 +164,9 @@ impl<'a> Replay<'a> {
             self.next += 1;
             let request = self.workload.request(index, copy as u64);
             match self.materializer.next(&request) {
-                Materialized::Prompt(prompt) => return Ok(Some(Arrived { request, prompt })),
-                Materialized::Empty => {}
-                Materialized::TooLong { number, tokens } => {
+                Materialization::Prompt(prompt) => return Ok(Some(Arrived { request, prompt })),
+                Materialization::Empty => {}
+                Materialization::TooLong { number, tokens } => {
                     bail!(
                         "request {number} of {} has {tokens} tokens",
                         self.workload.name

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use headstart_store::backend::{Condition, Waker};
 use headstart_store::disk::{Disk, DiskOptions};
-use headstart_store::record::{Exactness, record_bytes};
+use headstart_store::record::{Content, Exactness, record_bytes};
 use headstart_store::{
     Arena, Backend, Command, Draft, Meta, CommandOutcome, Record, Report, Slot, Ticket,
 };
@@ -243,6 +243,7 @@ impl Tally {
         match outcome {
             CommandOutcome::Stored | CommandOutcome::Missing | CommandOutcome::Removed(_) => {}
             CommandOutcome::Failed(failure) => bail!("record {}: {failure}", ticket.0),
+            CommandOutcome::Part(_) => bail!("record {}: a part of it only", ticket.0),
             CommandOutcome::Loaded(record) => {
                 self.reads.found += 1;
                 let is_right = is_right(load, self.check, ticket.0 as u32, &record);
@@ -291,6 +292,7 @@ pub(crate) fn meta(number: u32) -> Meta {
         tenant: TenantTag(1),
         tokens: 16,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s: None,
     }

@@ -78,12 +78,13 @@ impl Contender for Ours {
 
     fn hash(&mut self, prompts: &[&[TokenId]]) {
         let namespace = Namespace::default();
-        let prompt = |tokens| Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
+        let hash = |&tokens: &&[TokenId]| {
+            self.index.hash(Prompt {
+                tokens,
+                namespace,
+                ..Prompt::default()
+            })
         };
-        let hash = |&tokens: &&[TokenId]| self.index.hash(prompt(tokens));
         self.prompts = prompts.iter().map(hash).collect();
     }
 
