@@ -125,11 +125,13 @@ fn run_one(binary: &TestBinary, variables: &[(&str, &str)]) -> Result<bool> {
         .envs(variables.iter().copied())
         .stdout(file.try_clone()?)
         .stderr(file);
+    let started = Instant::now();
     let mut child = command.spawn().with_context(|| format!("{} did not start", binary.name))?;
     let passed = ended(&mut child)?;
+    let took_s = started.elapsed().as_secs();
     let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "     Running {}", binary.name)?;
+    writeln!(stdout, "     Running {} ({took_s} s)", binary.name)?;
     stdout.write_all(&text)?;
     if passed.is_none() {
         writeln!(stdout, "{} was killed after {} s", binary.name, TIMEOUT.as_secs())?;

