@@ -35,7 +35,7 @@ pub use belady::Belady;
 pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
-pub use hazard::{Hazard, HazardOptions};
+pub use hazard::{Hazard, HazardCurve, HazardOptions};
 pub use importance::Importance;
 pub use keyed::{KeyedPolicy, Priority};
 pub use learned::{Lpc, LpcOptions, Pooling};
@@ -92,8 +92,7 @@ pub(crate) const ONLINE: &[NamedPolicy<PolicyConstructor>] = &[
         Ok(Box::new(WorkloadAware::new(at.capacity, options)))
     }),
     named("hazard", |at, options| {
-        let options = HazardOptions { has_guard: !options.flag("no-guard") };
-        Ok(Box::new(Hazard::new(at.capacity, options)))
+        Ok(Box::new(Hazard::new(at.capacity, HazardOptions::read(options))))
     }),
     NamedPolicy {
         reads_predictions: true,

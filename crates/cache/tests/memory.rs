@@ -15,7 +15,7 @@ use headstart_core::{Access, BlockHash, Nanos, Rng};
 
 const CAPACITIES: [usize; 3] = [100_000, 57_345, 55_608];
 /// The learned tables of `hazard`, and the ghosts that it keeps however small the cache is.
-const HAZARD_FIXED_BYTES: f64 = 3.2e6;
+const HAZARD_FIXED_BYTES: f64 = 3.6e6;
 /// Blocks of a conversation's last prompt.
 const LONGEST_CHAIN: usize = 2_000;
 

@@ -11,6 +11,7 @@ mod backend_conformance;
 #[path = "../../store/tests/suite/reference.rs"]
 mod backend_reference;
 mod counted;
+mod hazard;
 mod host_memory;
 mod importance;
 mod one_by_one;
@@ -45,6 +46,8 @@ enum Study {
     Importance(Box<importance::ImportanceBench>),
     /// Simulate sizes of host memory and eviction policies.
     HostMemory(Box<host_memory::HostMemory>),
+    /// Show the chances of return that the policy `hazard` learns from a trace.
+    Hazard(hazard::HazardCurves),
     /// Simulate eviction policies with predictors on one replica.
     Prediction(Box<prediction::PredictionSimulation>),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Study::Tiers(bench) => tiers::run(&bench),
         Study::Importance(bench) => importance::run(&bench),
         Study::HostMemory(study) => host_memory::run(&study),
+        Study::Hazard(study) => hazard::run(&study),
         Study::Prediction(study) => prediction::run(&study),
     };
     headstart::ended(outcome)

@@ -22,8 +22,14 @@ fn tiers_and_importance_print_a_table() {
 }
 
 #[test]
+fn hazard_prints_a_curve() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/traces/golden.jsonl");
+    check(&format!("hazard {golden} --blocks 2000"), "seconds");
+}
+
+#[test]
 fn help_fits_a_terminal() {
-    for study in ["tiers", "importance", "host-memory", "prediction"] {
+    for study in ["tiers", "importance", "hazard", "host-memory", "prediction"] {
         check(&format!("{study} --help"), "Usage: headstart-lab");
     }
 }

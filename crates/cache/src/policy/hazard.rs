@@ -5,7 +5,7 @@
 //! | ownership | a block belongs to the last request that passed it ([`pieces`]) |
 //! | learning | returns and exposure, by state, age and features of the owner ([`rates`]) |
 //! | decision | the least Gittins index of the learned hazard goes first |
-//! | guard | LRU rules while the learned order loses to it ([`guard`]) |
+//! | guard | LRU rules after the learned order has lost to it ([`guard`]) |
 //!
 //! An agent whose answer ended in a tool call comes back in seconds, a chat in minutes or never.
 //! A prefix that a longer request has superseded is worth less than the last block of a
@@ -28,18 +28,20 @@ mod ghosts;
 mod guard;
 mod pieces;
 mod rates;
+mod window;
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos, Rng};
+use headstart_core::{Access, BlockHash, BlockId, FinishKind, Nanos};
 
+use super::options::SpecOptions;
 use super::{Newcomer, Policy};
 use crate::queues::{Key64, Queues};
-use age::{TICKS, start_s, width_s};
+use age::{AGES, TICKS, start_s, width_s};
 use clock::RequestClock;
-use features::{Features, Predecessor};
+use features::{Features, HiddenFeatures, Predecessor};
 use ghosts::GhostNames;
-use guard::{DuelGuard, Duellist};
+use guard::TrialGuard;
 use pieces::{OwnedPiece, OwnedPieces, PieceId};
-use rates::{Rates, rows};
+use rates::{LAST_BLOCK, Rates, rows};
 
 /// Ghosts, at least, and for each block of the cache: few requests tell much about long ages.
 const LEAST_GHOST_BLOCKS: u64 = 1 << 20;
@@ -50,20 +52,47 @@ const BLOCKS_PER_GHOST_PIECE: usize = 8;
 /// Candidates whose keys may be recomputed for one victim.
 const MOST_REVALIDATED: usize = 16;
 
-/// Candidates among which a duel's opponent is drawn.
-const OPPONENTS: usize = 16;
+/// Candidates whose keys are brought up to date at a request.
+const SWEPT: usize = 32;
 
-/// Options of [`Hazard`].
+/// Options of [`Hazard`]; the default enables all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HazardOptions {
-    /// Whether LRU rules while the learned order loses to it.
+    /// Whether LRU rules for a time after the learned order has lost to it.
     pub has_guard: bool,
+    /// Whether returns of evicted blocks count.
+    pub has_ghosts: bool,
+    /// Features that are taken to be unknown.
+    hidden: HiddenFeatures,
 }
 
 impl Default for HazardOptions {
     fn default() -> Self {
-        Self { has_guard: true }
+        Self { has_guard: true, has_ghosts: true, hidden: HiddenFeatures::default() }
     }
+}
+
+impl HazardOptions {
+    /// Reads `no-guard`, and for ablations `no-ghosts` and the options that hide a feature.
+    pub(super) fn read(options: &mut SpecOptions<'_>) -> Self {
+        Self {
+            has_guard: !options.flag("no-guard"),
+            has_ghosts: !options.flag("no-ghosts"),
+            hidden: HiddenFeatures::read(|name| options.flag(name)),
+        }
+    }
+}
+
+/// The learned hazard of the last block of requests whose answers ended alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HazardCurve {
+    /// The end of the answers.
+    pub finish: FinishKind,
+    /// Requests that the curve is the mean of.
+    pub requests: usize,
+    /// Ages in seconds at which steps begin, with the chance to return within the next second. The
+    /// first step begins at 0, the others at half-octaves from 0.25 s on.
+    pub per_second: Vec<(f64, f64)>,
 }
 
 /// The owner of a slot's block: a piece, with a bit for a block that was its ghost and that no
@@ -98,6 +127,7 @@ impl Owner {
 /// The learned order of returns.
 #[derive(Debug)]
 pub struct Hazard {
+    options: HazardOptions,
     capacity: usize,
     clock: RequestClock,
     /// The clock at the last release, ticks.
@@ -105,15 +135,14 @@ pub struct Hazard {
     pieces: OwnedPieces,
     ghosts: GhostNames,
     rates: Rates,
-    guard: Option<DuelGuard>,
+    guard: Option<TrialGuard>,
     owners: Vec<Owner>,
     candidates: Queues<Key64>,
     /// Number of candidates.
     num_candidates: usize,
     chosen: Option<BlockId>,
-    /// Whether a duel may begin: one a request.
-    may_duel: bool,
-    rng: Rng,
+    /// Place in the queue up to which the sweep has brought keys up to date.
+    swept: usize,
 }
 
 impl Hazard {
@@ -121,24 +150,44 @@ impl Hazard {
     #[must_use]
     pub fn new(capacity: usize, options: HazardOptions) -> Self {
         Self {
+            options,
             capacity,
             clock: RequestClock::default(),
             now: 0,
-            pieces: OwnedPieces::new(),
+            pieces: OwnedPieces::new(capacity),
             ghosts: GhostNames::default(),
             rates: Rates::new(),
-            guard: options.has_guard.then(|| DuelGuard::new(capacity)),
+            guard: options.has_guard.then(TrialGuard::new),
             owners: vec![Owner::NONE; capacity],
             candidates: Queues::new(capacity, 1),
             num_candidates: 0,
             chosen: None,
-            may_duel: false,
-            rng: Rng::new(1),
+            swept: 0,
         }
     }
 
+    /// The learned hazards, one curve for each end of answers that occurs among the requests whose
+    /// blocks are remembered. O(those requests).
+    #[must_use]
+    pub fn curves(&self) -> Vec<HazardCurve> {
+        let of = |finish: FinishKind| {
+            let mut sums = [0.0; AGES];
+            let mut requests = 0_u32;
+            for piece in self.pieces.live().filter(|piece| piece.features.finish() == finish) {
+                requests += 1;
+                let hazards = self.rates.hazards(&rows(&piece.features), LAST_BLOCK, 0);
+                sums.iter_mut().zip(hazards).for_each(|(sum, one)| *sum += f64::from(one));
+            }
+            let mean = sums.iter().map(|sum| sum / f64::from(requests.max(1)));
+            let per_second = mean.enumerate().map(|(age, mean)| (start_s(age), mean)).collect();
+            HazardCurve { finish, requests: requests as usize, per_second }
+        };
+        let curves = FinishKind::ALL.into_iter().map(of);
+        curves.filter(|curve| curve.requests > 0).collect()
+    }
+
     fn is_learned(&self) -> bool {
-        self.guard.as_ref().is_none_or(DuelGuard::is_learned)
+        self.guard.as_ref().is_none_or(TrialGuard::is_learned)
     }
 
     /// The key of a candidate now, in the order that rules: the least goes first.
@@ -174,6 +223,18 @@ impl Hazard {
         }
     }
 
+    /// Sorts some candidates again, in turn: their worth falls with age, and the rates change.
+    fn sweep(&mut self) {
+        if !self.is_learned() {
+            return;
+        }
+        for _ in 0..SWEPT.min(self.num_candidates) {
+            self.swept = (self.swept + 1) % self.num_candidates;
+            let block = self.candidates.at(0, self.swept);
+            self.sort(block);
+        }
+    }
+
     /// Sorts a candidate by its key of now.
     fn sort(&mut self, block: BlockId) {
         let key = self.key(block);
@@ -191,11 +252,6 @@ impl Hazard {
         let Some(piece) = self.pieces.get_mut(id) else {
             return;
         };
-        if let Some(guard) = &mut self.guard
-            && piece.is_in_duel
-        {
-            guard.requested(id, to);
-        }
         let to = to.min(piece.len);
         let age_s = (piece.age_s(self.now) - lag_s).max(0.0);
         book(&mut self.rates, piece, age_s);
@@ -211,58 +267,6 @@ impl Hazard {
         let superseded = u8::from(covered > 50) + u8::from(covered > 95);
         piece.superseded = piece.superseded.max(superseded);
         self.pieces.take(id, to, resident);
-    }
-
-    /// Begins a duel over the eviction of `victim`, if another candidate is found on which both
-    /// orders disagree.
-    fn duel(&mut self, victim: BlockId) {
-        let Some(winner) = self.owners[victim.index()].resident_of() else {
-            return;
-        };
-        let mut opponent: Option<(PieceId, f32, u32)> = None;
-        let is_learned = self.is_learned();
-        for _ in 0..OPPONENTS.min(self.num_candidates) {
-            let at = self.rng.below(self.num_candidates);
-            let block = self.candidates.at(0, at);
-            let Some(id) = self.owners[block.index()].resident_of() else {
-                continue;
-            };
-            let Some(piece) = self.pieces.get_mut(id) else {
-                continue;
-            };
-            let number = piece.number;
-            let worth = if is_learned { 0.0 } else { worth(&self.rates, piece, self.now) };
-            // Where the learned order rules, the oldest is LRU's; else the least worth is its own.
-            let is_better = opponent.is_none_or(|(_, least, oldest)| {
-                if is_learned { (oldest.wrapping_sub(number) as i32) > 0 } else { worth < least }
-            });
-            if is_better {
-                opponent = Some((id, worth, number));
-            }
-        }
-        let Some((other, least, number)) = opponent else {
-            return;
-        };
-        let Some(piece) = self.pieces.get_mut(winner) else {
-            return;
-        };
-        let disagrees = if is_learned {
-            (piece.number.wrapping_sub(number) as i32) > 0
-        } else {
-            least < worth(&self.rates, piece, self.now)
-        };
-        if !disagrees || other == winner {
-            return;
-        }
-        let duellist = |id: PieceId| {
-            let place = self.pieces.get(id).map_or(0, OwnedPiece::last_resident);
-            Duellist { piece: id, place }
-        };
-        let (winner, other) = (duellist(winner), duellist(other));
-        let (learned, lru) = if is_learned { (winner, other) } else { (other, winner) };
-        if let Some(guard) = &mut self.guard {
-            guard.begin(&mut self.pieces, learned, lru);
-        }
     }
 }
 
@@ -296,10 +300,8 @@ fn book(rates: &mut Rates, piece: &mut OwnedPiece, age_s: f64) {
 impl Policy for Hazard {
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
         let ghost = self.ghosts.find(hash, access.offset, &self.pieces);
+        let ghost = ghost.filter(|_| self.options.has_ghosts);
         self.owners[block.index()] = Owner::ghost_of(ghost);
-        if let Some(guard) = &mut self.guard {
-            guard.inserted();
-        }
     }
 
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
@@ -308,8 +310,10 @@ impl Policy for Hazard {
         self.now = self.clock.advance(access.now);
         self.rates.settle(self.clock.num_requests());
         self.cross();
+        self.sweep();
         let lag_s = access.started.map_or(0.0, |at| access.now.since(at).as_secs_f64());
         let (mut known, mut continues) = (0, None);
+        let (mut hits, mut lru_hits) = (0, 0);
         let mut at = 0;
         while at < blocks.len() {
             let owner = self.owners[blocks[at].index()];
@@ -326,7 +330,16 @@ impl Policy for Hazard {
                 len += 1;
                 resident += u32::from(is_resident);
             }
+            let first = at;
             at += len;
+            // Both find a prefix of the request.
+            if hits == first && first + resident as usize <= at {
+                hits += resident as usize;
+            }
+            if lru_hits == first {
+                let end = (self.pieces.lru_end(id) as usize).clamp(first, at);
+                lru_hits += end - first;
+            }
             let Some(piece) = self.pieces.get(id) else {
                 continue;
             };
@@ -341,6 +354,7 @@ impl Policy for Hazard {
         if !blocks.is_empty() {
             let len = blocks.len() as u32;
             let features = Features::new(access, len, known, continues);
+            let features = features.without(self.options.hidden);
             let owner = Owner::of(self.pieces.add(len, known, features, self.now));
             for block in blocks {
                 self.owners[block.index()] = owner;
@@ -349,9 +363,9 @@ impl Policy for Hazard {
         let ghosts = (self.capacity as u64 * GHOST_BLOCKS_PER_BLOCK).max(LEAST_GHOST_BLOCKS);
         let pieces = (self.capacity / BLOCKS_PER_GHOST_PIECE).max(LEAST_GHOST_PIECES);
         self.pieces.limit_ghosts(pieces, ghosts);
-        self.may_duel = true;
         let candidates = self.num_candidates;
-        if self.guard.as_mut().is_some_and(|guard| guard.settle(candidates)) {
+        let guard = self.guard.as_mut();
+        if guard.is_some_and(|guard| guard.served(hits, lru_hits, blocks.len(), candidates)) {
             let blocks: Vec<_> = (0..candidates).map(|at| self.candidates.at(0, at)).collect();
             for block in blocks {
                 self.sort(block);
@@ -395,12 +409,6 @@ impl Policy for Hazard {
                 self.sort_by(block, key);
             }
             self.chosen = self.candidates.first(0).map(|(_, block)| block);
-            if std::mem::take(&mut self.may_duel)
-                && let Some(victim) = self.chosen
-                && self.guard.is_some()
-            {
-                self.duel(victim);
-            }
         }
         self.chosen
     }
@@ -410,12 +418,6 @@ impl Policy for Hazard {
         let Some(id) = self.owners[block.index()].resident_of() else {
             return;
         };
-        if let Some(piece) = self.pieces.get(id)
-            && piece.is_in_duel
-            && let Some(guard) = &mut self.guard
-        {
-            guard.evicted(id, piece.last_resident());
-        }
         self.ghosts.evicted(hash, id, &self.pieces);
         self.pieces.shrink(id, true);
     }
@@ -431,8 +433,6 @@ impl Policy for Hazard {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::FinishKind;
-
     use super::super::Lru;
     use super::*;
     use crate::{Admit, PrefixCache};

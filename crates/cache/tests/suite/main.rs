@@ -4,6 +4,7 @@
 
 mod conformance;
 mod definitions;
+mod hazard;
 mod learned;
 mod pins;
 mod policies;

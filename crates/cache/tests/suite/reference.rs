@@ -4,6 +4,7 @@
 //! the papers for the rest. [`RadixCache`] is a rival of the hash chain.
 
 mod arc;
+mod hazard;
 mod periodic;
 mod radix;
 mod ranked;
@@ -11,6 +12,7 @@ mod s3fifo;
 mod sieve;
 
 pub(crate) use arc::ListArc;
+pub(crate) use hazard::PlainHazard;
 pub(crate) use periodic::PeriodicLpc;
 pub(crate) use radix::RadixCache;
 pub(crate) use ranked::RankedPolicy;

@@ -105,7 +105,7 @@ impl Gateway {
         now: Nanos,
     ) -> Result<Decision, NoReplica> {
         // Routers know a session by a text.
-        let session = request.session.map(|session| session.to_string());
+        let session = request.access.session.map(|session| session.0.to_string());
         let decision = self.router.route(&RouteRequest {
             tokens: Some(&prompt.tokens),
             keys: Some(&prompt.keys),

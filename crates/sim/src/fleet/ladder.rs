@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::Rng;
+use headstart_core::{Access, Rng};
 use headstart_trace::synth::Gap;
 
 use super::workload::{ANSWERS, FleetWorkload, FollowUpRequest, Request, Rung, Segment};
@@ -189,7 +189,7 @@ impl Maker<'_> {
             at: None,
             prompt: self.prompts.next(rng),
             answer_tokens: self.ladder.answer_tokens,
-            session: None,
+            access: Access::default(),
             next: None,
         }
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::{Nanos, Rng, TraceRequest};
+use headstart_core::{Access, Nanos, Rng, SessionId, TraceRequest};
 use headstart_trace::synth::Gap;
 
 use super::workload::{ANSWERS, Request, Rung, Segment};
@@ -110,8 +110,14 @@ impl TraceRequestMaker<'_> {
             at: Some(at),
             prompt: self.prompt(request),
             answer_tokens: answer_tokens.max(1),
-            // Sessions of another pass are other sessions.
-            session: request.session.map(|session| session.0 ^ pass << SESSION_BITS),
+            access: Access {
+                request_type: request.request_type,
+                turn: request.turn,
+                // Sessions of another pass are other sessions.
+                session: request.session.map(|one| SessionId(one.0 ^ pass << SESSION_BITS)),
+                finish: request.finish,
+                ..Access::default()
+            },
             next: None,
         }
     }
@@ -160,6 +166,8 @@ fn seconds(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::FinishKind;
+
     use super::*;
 
     fn request(arrival_s: u64, blocks: &[u64], input: u32) -> TraceRequest {
@@ -196,6 +204,26 @@ mod tests {
             rung.requests.iter().filter_map(|request| request.at).map(seconds).collect();
         assert_eq!(at, [0.0, 2.0, 3.0]);
         assert_eq!((rung.seconds, rung.requests[0].answer_tokens), (4.5, 7));
+    }
+
+    #[test]
+    fn policies_hear_what_was_recorded() {
+        let trace = [TraceRequest {
+            session: Some(SessionId(3)),
+            turn: 2,
+            request_type: 5,
+            finish: FinishKind::ToolCalls,
+            ..request(0, &[1], 16)
+        }];
+        let rung = recorded(TraceArrivals::Recorded { speed: 1.0 }).rung(&trace, &mut Rng::new(1));
+        let expected = Access {
+            session: Some(SessionId(3)),
+            turn: 2,
+            request_type: 5,
+            finish: FinishKind::ToolCalls,
+            ..Access::default()
+        };
+        assert_eq!(rung.requests[0].access, expected);
     }
 
     #[test]

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache};
-use headstart_core::{
-    Access, BlockHasher, CacheEvent, CostModel, EngineModel, Nanos, SeqId, SessionId, TokenId,
-};
+use headstart_core::{BlockHasher, CacheEvent, CostModel, EngineModel, Nanos, SeqId, TokenId};
 use headstart_router::ReportedLoad;
 use headstart_scheduler::{Batch, Decode, Output, Scheduler, SchedulerConfig, Submission, Submit};
 
@@ -75,7 +73,7 @@ impl VirtualReplica {
     /// A request with the prompt `tokens` arrives.
     pub fn submit(&mut self, request: &Request, tokens: &[TokenId], now: Nanos) -> Submit {
         let new = Submission {
-            access: Access { session: request.session.map(SessionId), ..Access::default() },
+            access: request.access,
             ..Submission::greedy(
                 request.seq,
                 tokens.to_vec(),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::{SeqId, SessionId, TokenId};
+use headstart_core::{Access, SeqId, SessionId, TokenId};
 
 use crate::tokens;
 
@@ -24,7 +24,7 @@ pub struct Segment {
 }
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Its name, which no other request has: [`Request::name`].
     pub seq: SeqId,
@@ -34,8 +34,8 @@ pub struct Request {
     pub prompt: Arc<[Segment]>,
     /// Tokens that it is answered with, at least one.
     pub answer_tokens: u32,
-    /// The conversation that it belongs to, if it says so.
-    pub session: Option<u64>,
+    /// Data for the router and the cache policy: type, turn, conversation, end of the answer.
+    pub access: Access,
     /// The client's next request, after the answer to this one.
     pub next: Option<FollowUpRequest>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::{CostModel, Rng};
+use headstart_core::{Access, CostModel, Rng};
 use headstart_router::Profile;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
@@ -99,7 +99,7 @@ fn one_request_alone_takes_what_its_steps_take() {
         at,
         prompt: prompt.clone(),
         answer_tokens: 5,
-        session: None,
+        access: Access::default(),
         next,
     };
     let think = Duration::from_secs(2);

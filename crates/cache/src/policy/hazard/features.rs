@@ -1,6 +1,6 @@
 //! Features of a request, known at its release, in small numbers.
 
-use headstart_core::Access;
+use headstart_core::{Access, FinishKind};
 
 use super::age::{log2, step};
 
@@ -46,6 +46,31 @@ pub(super) struct Features {
     log_gap: u16,
 }
 
+/// Options that hide a feature, in the order of the bits of [`HiddenFeatures`].
+const HIDE: [&str; 9] = [
+    "no-finish",
+    "no-output",
+    "no-gap",
+    "no-mean-gap",
+    "no-new-blocks",
+    "no-lineage",
+    "no-turn",
+    "no-type",
+    "no-blocks",
+];
+
+/// Features that are taken to be unknown, for ablations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HiddenFeatures(u16);
+
+impl HiddenFeatures {
+    /// Hides the features of which an option `is_set`.
+    pub(super) fn read(mut is_set: impl FnMut(&'static str) -> bool) -> Self {
+        let bits = HIDE.iter().enumerate().map(|(bit, name)| u16::from(is_set(name)) << bit);
+        Self(bits.sum())
+    }
+}
+
 /// The request that a request continues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Predecessor {
@@ -84,6 +109,27 @@ impl Features {
         features
     }
 
+    pub(super) fn finish(&self) -> FinishKind {
+        FinishKind::ALL[usize::from(self.finish)]
+    }
+
+    /// The same with some of them unknown.
+    pub(super) fn without(mut self, hidden: HiddenFeatures) -> Self {
+        let is_hidden = |bit: usize| hidden.0 >> bit & 1 == 1;
+        if is_hidden(3) {
+            self.log_gap = 0;
+        }
+        let Self { finish, output, gap, new_blocks, requests, turn, request_type, blocks, .. } =
+            &mut self;
+        let fields = [finish, output, gap, new_blocks, requests, turn, request_type, blocks];
+        for (field, bit) in fields.into_iter().zip([0, 1, 2, 4, 5, 6, 7, 8]) {
+            if is_hidden(bit) {
+                *field = 0;
+            }
+        }
+        self
+    }
+
     /// The logarithm of the lineage's mean gap, from 1; 0 without a gap.
     fn mean_gap(&self) -> usize {
         let octave = usize::from(self.log_gap >> 8);
@@ -115,8 +161,6 @@ fn log_of(count: u32) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::FinishKind;
-
     use super::*;
 
     #[test]
@@ -137,6 +181,28 @@ mod tests {
                 assert!(values.iter().zip(VALUES).all(|(&value, count)| value < count));
             }
         }
+    }
+
+    #[test]
+    fn each_option_hides_a_feature() {
+        let access = Access {
+            finish: FinishKind::Stop,
+            output_tokens: Some(9),
+            turn: 3,
+            request_type: 4,
+            ..Access::default()
+        };
+        let continues = Some(Predecessor { features: Features::default(), gap_s: 30.0 });
+        let features = Features::new(&access, 20, 5, continues);
+        assert_eq!(features.without(HiddenFeatures::default()), features);
+        let mut seen = vec![features];
+        for hidden in HIDE {
+            let without = features.without(HiddenFeatures::read(|name| name == hidden));
+            assert!(!seen.contains(&without), "{hidden}");
+            seen.push(without);
+        }
+        let none = features.without(HiddenFeatures::read(|_| true));
+        assert_eq!(none, Features::default());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Names of evicted blocks, each with the piece that it belonged to.
 //!
-//! A piece may have thousands of ghosts. One name in sixteen is kept, chosen by its bits, and the
-//! one that was evicted last, where a request meets the piece. In between, a piece is taken to go
-//! on until a kept name is missing.
+//! A piece may have thousands of ghosts. All names of a short request are kept, and of a long one
+//! every second to sixteenth, chosen by its bits. The one that was evicted last is kept as well,
+//! where a request meets the piece. In between, a piece is taken to go on until a kept name is
+//! missing.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -11,14 +12,26 @@ use headstart_core::BlockHash;
 use super::pieces::{OwnedPieces, PieceId};
 use crate::slots::spread;
 
-/// One name in this number is kept.
-const SAMPLED: u64 = 16;
+/// Blocks of a request of which all names are kept, and the sparsest sample.
+const WHOLE: u32 = 32;
+const SPARSEST: u32 = 16;
 
 /// A name, in 32 bits, and its piece.
 #[derive(Clone, Copy, Debug)]
 struct GhostName {
     name: u32,
     piece: PieceId,
+    /// Its place in the request, twice; one more for a sampled name.
+    place: u32,
+}
+
+/// A block that was evicted.
+#[derive(Clone, Copy, Debug)]
+struct EvictedBlock {
+    hash: BlockHash,
+    piece: PieceId,
+    place: u32,
+    is_sampled: bool,
 }
 
 /// The kept names.
@@ -26,7 +39,7 @@ struct GhostName {
 pub(super) struct GhostNames {
     names: HashTable<GhostName>,
     /// The block that was evicted last, which is kept once another piece's block is evicted.
-    last: Option<(BlockHash, PieceId)>,
+    last: Option<EvictedBlock>,
     /// The piece that the last missing block belonged to, and the offset behind that block; `None`
     /// at the first missing block of a request.
     run: Option<PieceId>,
@@ -34,12 +47,17 @@ pub(super) struct GhostNames {
 }
 
 impl GhostNames {
-    /// A block of a piece was evicted.
+    /// The last resident block of a piece is evicted.
     pub(super) fn evicted(&mut self, hash: BlockHash, piece: PieceId, pieces: &OwnedPieces) {
-        if let Some((last, owner)) = self.last.replace((hash, piece))
-            && (owner != piece || is_sampled(last))
+        let Some(owner) = pieces.get(piece) else {
+            return;
+        };
+        let (place, is_sampled) = (owner.last_resident(), is_sampled(hash, owner.len));
+        let evicted = EvictedBlock { hash, piece, place, is_sampled };
+        if let Some(last) = self.last.replace(evicted)
+            && (last.piece != piece || last.is_sampled)
         {
-            self.keep(last, owner, pieces);
+            self.keep(last, pieces);
         }
     }
 
@@ -54,15 +72,11 @@ impl GhostNames {
         self.next_offset = offset.checked_add(1);
         let run = self.run.filter(|_| is_next).and_then(|id| {
             let piece = pieces.get(id)?;
-            (offset < piece.len).then_some(id)
+            // Of the names within a piece, those that are kept decide.
+            (offset < piece.len && !is_sampled(hash, piece.len)).then_some(id)
         });
-        let ended = is_next && self.run.is_some() && run.is_none();
-        // Within a piece the sampled names decide. Behind one, and at the first missing block,
-        // another piece may begin at any name.
-        let found =
-            if is_sampled(hash) || !is_next || ended { self.look_up(hash, pieces) } else { run };
-        self.run = found;
-        found
+        self.run = run.or_else(|| self.look_up(hash, pieces));
+        self.run
     }
 
     /// The request whose blocks were looked for is over.
@@ -71,35 +85,46 @@ impl GhostNames {
     }
 
     fn look_up(&self, hash: BlockHash, pieces: &OwnedPieces) -> Option<PieceId> {
-        if let Some((last, piece)) = self.last
-            && last == hash
+        if let Some(last) = self.last
+            && last.hash == hash
         {
-            return Some(piece).filter(|id| pieces.get(*id).is_some());
+            return Some(last.piece).filter(|id| pieces.get(*id).is_some());
         }
         let name = name(hash);
         let found = self.names.find(place(name), |kept| kept.name == name)?;
         Some(found.piece).filter(|id| pieces.get(*id).is_some())
     }
 
-    fn keep(&mut self, hash: BlockHash, piece: PieceId, pieces: &OwnedPieces) {
-        if pieces.get(piece).is_none() {
+    fn keep(&mut self, block: EvictedBlock, pieces: &OwnedPieces) {
+        if pieces.get(block.piece).is_none() {
             return;
         }
         if self.names.len() == self.names.capacity() {
-            // Most names belong to pieces that have ended, or room grows by a half.
-            self.names.retain(|kept| pieces.get(kept.piece).is_some());
+            // Most names are needed no more, or room grows by a half.
+            self.names.retain(|kept| kept.is_needed(pieces));
             if self.names.len() > self.names.capacity() / 4 * 3 {
                 self.names.reserve(self.names.len() / 2 + 64, |kept| place(kept.name));
             }
         }
-        let name = name(hash);
-        let kept = GhostName { name, piece };
+        let name = name(block.hash);
+        let place_of_block = (block.place << 1) | u32::from(block.is_sampled);
+        let kept = GhostName { name, piece: block.piece, place: place_of_block };
         match self.names.entry(place(name), |one| one.name == name, |one| place(one.name)) {
             Entry::Occupied(mut old) => *old.get_mut() = kept,
             Entry::Vacant(new) => {
                 new.insert(kept);
             }
         }
+    }
+}
+
+impl GhostName {
+    /// Whether the piece has not ended, and the name is sampled or that of its first ghost. A piece
+    /// whose tail was evicted in several turns has left a name at the end of each.
+    fn is_needed(&self, pieces: &OwnedPieces) -> bool {
+        let is_sampled = self.place & 1 == 1;
+        let piece = pieces.get(self.piece);
+        piece.is_some_and(|piece| is_sampled || piece.first_ghost() == self.place >> 1)
     }
 }
 
@@ -113,9 +138,11 @@ fn place(name: u32) -> u64 {
     u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn is_sampled(hash: BlockHash) -> bool {
+/// Whether a name is kept wherever it is in a request of `len` blocks.
+fn is_sampled(hash: BlockHash, len: u32) -> bool {
+    let one_in = (len / WHOLE).next_power_of_two().min(SPARSEST);
     // Other bits than those of `name`, or kept names would share them.
-    spread(hash).is_multiple_of(SAMPLED)
+    spread(hash) & u64::from(one_in - 1) == 0
 }
 
 #[cfg(test)]
@@ -129,7 +156,7 @@ mod tests {
 
     /// Requests of `lens` blocks, of which the last `gone` are evicted, tail first.
     fn evict(lens: &[u32], gone: u32) -> (OwnedPieces, GhostNames, Vec<PieceId>) {
-        let (mut pieces, mut ghosts) = (OwnedPieces::new(), GhostNames::default());
+        let (mut pieces, mut ghosts) = (OwnedPieces::new(1 << 20), GhostNames::default());
         let mut ids = Vec::new();
         for (request, &len) in (0..).zip(lens) {
             let id = pieces.add(len, 0, Features::default(), 0).expect("room");
@@ -166,6 +193,25 @@ mod tests {
             .collect();
         assert_eq!(found[..100], vec![Some(ids[0]); 100]);
         assert!(found[250..].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_piece_has_one_name_that_is_not_sampled() {
+        let (mut pieces, mut ghosts) = (OwnedPieces::new(1 << 20), GhostNames::default());
+        let lens = [2_000; 64];
+        let ids = lens.map(|len| pieces.add(len, 0, Features::default(), 0).expect("room"));
+        // The tails are evicted block by block in turn, so each eviction is of another piece.
+        for offset in (0..2_000).rev() {
+            for (request, &id) in (0..).zip(&ids) {
+                ghosts.evicted(hash(request, offset), id, &pieces);
+                pieces.shrink(id, true);
+            }
+        }
+        let sampled = 64 * 2_000 / SPARSEST as usize;
+        assert!(ghosts.names.len() < 2 * (sampled + 64), "{}", ghosts.names.len());
+        let found: Vec<_> =
+            (0..64).map(|request| ghosts.look_up(hash(request, 0), &pieces)).collect();
+        assert_eq!(found, ids.map(Some));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use headstart_core::BlockId;
 
 use super::age::{AGES, TICKS, start_s};
 use super::features::Features;
+use super::window::{Boundary, LruWindow};
 
 /// Bits of a piece's number that are its place; the others count the pieces that had the place.
 const PLACE_BITS: u32 = 25;
@@ -55,8 +56,6 @@ pub(super) struct OwnedPiece {
     /// Step of its age, or [`ENDED`].
     age: u8,
     life: u8,
-    /// Whether a duel may wait for it: one has begun.
-    pub(super) is_in_duel: bool,
 }
 
 /// The `age` of a piece that has ended.
@@ -79,6 +78,7 @@ pub(super) struct OwnedPieces {
     /// Evicted blocks of all pieces.
     ghost_blocks: u64,
     next_number: u32,
+    window: LruWindow,
 }
 
 impl PieceId {
@@ -116,7 +116,6 @@ impl OwnedPiece {
             superseded: 0,
             age: 0,
             life,
-            is_in_duel: false,
         }
     }
 
@@ -149,6 +148,11 @@ impl OwnedPiece {
         self.worths
     }
 
+    /// Blocks that are its own, evicted or not.
+    fn num_left(&self) -> u64 {
+        u64::from(self.len - self.from)
+    }
+
     /// Evicted blocks.
     fn num_ghosts(&self) -> u64 {
         u64::from((self.len - self.from).saturating_sub(self.resident))
@@ -162,6 +166,11 @@ impl OwnedPiece {
     /// Place of the last resident block in the request.
     pub(super) fn last_resident(&self) -> u32 {
         (self.from + self.resident).saturating_sub(1)
+    }
+
+    /// Place of the first evicted block in the request, behind the resident ones.
+    pub(super) fn first_ghost(&self) -> u32 {
+        self.from + self.resident
     }
 
     /// State of the last resident block.
@@ -182,7 +191,8 @@ impl OwnedPiece {
 }
 
 impl OwnedPieces {
-    pub(super) fn new() -> Self {
+    /// For a cache of `capacity` blocks.
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
             pieces: Vec::new(),
             free: Vec::new(),
@@ -191,6 +201,7 @@ impl OwnedPieces {
             num_ghosts: 0,
             ghost_blocks: 0,
             next_number: 0,
+            window: LruWindow::new(capacity),
         }
     }
 
@@ -206,6 +217,11 @@ impl OwnedPieces {
     pub(super) fn get_mut(&mut self, id: PieceId) -> Option<&mut OwnedPiece> {
         let piece = self.pieces.get_mut(id.place())?;
         (piece.age != ENDED && u32::from(piece.life) == id.0 >> PLACE_BITS).then_some(piece)
+    }
+
+    /// All pieces that have not ended.
+    pub(super) fn live(&self) -> impl Iterator<Item = &OwnedPiece> {
+        self.pieces.iter().filter(|piece| piece.age != ENDED)
     }
 
     /// A request of `len` blocks, all resident, is released at `now`. `None` where there is no
@@ -237,7 +253,58 @@ impl OwnedPieces {
         self.next_number = number.wrapping_add(1);
         let life = u32::from(self.pieces[place as usize].life);
         self.append(0, place);
+        self.window.changed(0, len.into());
+        while self.window.is_past_boundary() && self.move_boundary() {}
         Some(PieceId(place | (life << PLACE_BITS)))
+    }
+
+    /// The place up to which LRU would keep the blocks of a piece.
+    pub(super) fn lru_end(&self, id: PieceId) -> u32 {
+        let Some(piece) = self.get(id) else {
+            return 0;
+        };
+        if self.is_in_window(piece) {
+            return piece.len;
+        }
+        let boundary = self.window.boundary().and_then(|boundary| boundary.place);
+        let is_boundary = boundary == Some(id.place() as u32);
+        let kept = if is_boundary { self.window.kept_of_boundary() } else { 0 };
+        piece.from + kept.min(piece.num_left()) as u32
+    }
+
+    /// Whether a piece is younger than the boundary of LRU's window.
+    fn is_in_window(&self, piece: &OwnedPiece) -> bool {
+        let boundary = self.window.boundary();
+        boundary.is_none_or(|boundary| piece.number.wrapping_sub(boundary.number) as i32 > 0)
+    }
+
+    /// Moves the boundary of LRU's window to the next younger piece, if there is one.
+    fn move_boundary(&mut self) -> bool {
+        let boundary = self.window.boundary();
+        let next = match boundary {
+            // It has ended, and the youngest piece was added since.
+            Some(Boundary { place: None, .. }) => Some(self.ages[0].1).filter(|&last| last != NONE),
+            _ => self.next_younger(boundary.and_then(|boundary| boundary.place)),
+        };
+        if let Some(place) = next {
+            let piece = &self.pieces[place as usize];
+            self.window.move_to(place, piece.number, piece.num_left());
+        }
+        next.is_some()
+    }
+
+    /// The place of the next younger piece than that at a place; without one, of the oldest.
+    fn next_younger(&self, place: Option<u32>) -> Option<u32> {
+        let mut age = AGES;
+        if let Some(place) = place {
+            let piece = &self.pieces[place as usize];
+            if piece.behind != NONE {
+                return Some(piece.behind);
+            }
+            age = piece.age();
+        }
+        let lists = self.ages[..age].iter().rev();
+        lists.map(|(first, _)| *first).find(|&first| first != NONE)
     }
 
     /// A request takes the blocks of a piece up to `to`, of which `resident` are resident.
@@ -265,10 +332,15 @@ impl OwnedPieces {
             return;
         };
         let (ghosts, was_resident) = (piece.num_ghosts(), piece.resident > 0);
+        let before = piece.num_left();
         change(piece);
         let (left, is_resident) = (piece.num_ghosts(), piece.resident > 0);
         let is_over = !is_resident && left == 0;
         self.ghost_blocks = self.ghost_blocks + left - ghosts;
+        let piece = self.pieces[id.place()];
+        if self.is_in_window(&piece) {
+            self.window.changed(before, piece.num_left());
+        }
         if was_resident && !is_resident {
             self.num_ghosts += 1;
             if !is_over {
@@ -306,6 +378,14 @@ impl OwnedPieces {
     fn end(&mut self, id: PieceId) {
         let place = id.place() as u32;
         let piece = self.pieces[id.place()];
+        let boundary = self.window.boundary().and_then(|boundary| boundary.place);
+        if boundary == Some(place) {
+            if !self.move_boundary() {
+                self.window.end();
+            }
+        } else if self.is_in_window(&piece) {
+            self.window.changed(piece.num_left(), 0);
+        }
         self.unlink(piece.age(), place);
         self.ghost_blocks -= piece.num_ghosts();
         // A piece ends only without resident blocks.
@@ -388,7 +468,7 @@ mod tests {
 
     fn check(seed: u64) {
         let mut rng = Rng::new(seed);
-        let mut pieces = OwnedPieces::new();
+        let mut pieces = OwnedPieces::new(1 << 20);
         let mut plain: Vec<Plain> = Vec::new();
         let mut now = 0;
         for _ in 0..3_000 {
@@ -446,6 +526,47 @@ mod tests {
         assert!(pieces.num_ghosts <= 3);
         pieces.limit_ghosts(usize::MAX, 0);
         assert_eq!(pieces.num_ghosts, 0);
+    }
+
+    /// Requests that continue random pieces, and random evictions: LRU would keep the youngest
+    /// blocks, evicted or not, and of a request those in front.
+    fn check_window(seed: u64) {
+        let (mut rng, mut ids, mut num) = (Rng::new(seed), Vec::<PieceId>::new(), 0);
+        let capacity = 5 + rng.below(40);
+        let mut pieces = OwnedPieces::new(capacity);
+        for now in 0..1_000 {
+            let mut taken = 0;
+            if !ids.is_empty() && rng.below(4) > 0 {
+                let id = ids[rng.below(ids.len())];
+                if let Some(&piece) = pieces.get(id) {
+                    taken = rng.below(piece.num_left() as usize + 1) as u32;
+                    pieces.take(id, piece.from + taken, taken.min(piece.resident));
+                }
+            }
+            let len = taken + 1 + rng.below(6) as u32;
+            ids.push(pieces.add(len, taken, Features::default(), now).expect("room"));
+            for _ in 0..rng.below(8) {
+                let id = ids[rng.below(ids.len())];
+                if pieces.get(id).is_some_and(|piece| piece.resident > 0) {
+                    pieces.shrink(id, true);
+                }
+            }
+            ids.retain(|id| pieces.get(*id).is_some());
+            let mut left = capacity as u64;
+            for id in ids.iter().rev() {
+                let piece = pieces.get(*id).expect("it is live");
+                let kept = left.min(piece.num_left());
+                left -= kept;
+                assert_eq!(u64::from(pieces.lru_end(*id) - piece.from), kept, "seed {seed}");
+                num += kept;
+            }
+        }
+        assert!(num > 0);
+    }
+
+    #[test]
+    fn lru_would_keep_the_youngest_blocks() {
+        (0..20).for_each(check_window);
     }
 
     #[test]

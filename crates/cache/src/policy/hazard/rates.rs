@@ -11,6 +11,9 @@ use super::features::{Features, STAGES, VALUES};
 /// States of a block: its part of the request, times how far a later request has superseded it.
 pub(super) const STATES: usize = 9;
 
+/// The state of a request's last block while no later request has any of it.
+pub(super) const LAST_BLOCK: usize = 6;
+
 /// Ages of one factor.
 const AGES_PER_FACTOR: usize = 4;
 const FACTOR_AGES: usize = AGES / AGES_PER_FACTOR;
@@ -131,12 +134,10 @@ impl Rates {
         }
     }
 
-    /// Returns the worth of keeping a block from the middle of an age on, and from that of the next
-    /// age: the best rate, over all horizons, of expected returns per second of keeping. It is the
-    /// Gittins index of the hazard.
-    pub(super) fn worths(&self, rows: &StageRows, state: usize, age: usize) -> [f32; 2] {
+    /// Returns per second of exposure, by age; 0 for ages below that of a factor before `from`.
+    pub(super) fn hazards(&self, rows: &StageRows, state: usize, from: usize) -> [f32; AGES] {
         let mut hazards = [0.0; AGES];
-        for group in age / AGES_PER_FACTOR..FACTOR_AGES {
+        for group in from / AGES_PER_FACTOR..FACTOR_AGES {
             let first = group * AGES_PER_FACTOR;
             let factors =
                 rows.iter().map(|&row| factor(self.factors[factor_index(row, first, state)]));
@@ -146,6 +147,14 @@ impl Rates {
                 *hazard = base * product;
             }
         }
+        hazards
+    }
+
+    /// Returns the worth of keeping a block from the middle of an age on, and from that of the next
+    /// age: the best rate, over all horizons, of expected returns per second of keeping. It is the
+    /// Gittins index of the hazard.
+    pub(super) fn worths(&self, rows: &StageRows, state: usize, age: usize) -> [f32; 2] {
+        let hazards = self.hazards(rows, state, age);
         let mut chances = [0.0; AGES];
         for age in age..AGES {
             chances[age] = probability_of(hazards[age] * width_s(age) as f32);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::exit::usage;
 use anyhow::{Result, bail};
-use headstart_core::{Nanos, SessionId, TokenId};
+use headstart_core::{Nanos, TokenId};
 use headstart_loadgen::{ApiClient, LoadgenError, Pace, TraceObserved, TraceSample, fetch, trace};
 use headstart_server::upstream::EngineLoad;
 use headstart_sim::fleet::outcome::Mean;
@@ -122,7 +122,7 @@ impl Driver<'_> {
         TokenPrompt {
             number,
             arrival: Nanos(0) + request.at.unwrap_or_default(),
-            session: request.session.map(SessionId),
+            session: request.access.session,
             // The XOR with the salt keeps equal tokens equal, so prefixes stay shared within a run.
             tokens: tokens.map(|token| start + (token ^ self.salt) % (end - start)).collect(),
             output_tokens: request.answer_tokens,

@@ -1,0 +1,117 @@
+//! `headstart-lab hazard`: what the policy `hazard` has learned from a trace, as numbers and as a
+//! picture.
+
+mod picture;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_cache::Policy;
+use headstart_cache::policy::{Hazard, HazardCurve, HazardOptions, Newcomer};
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_sim::Replay;
+use headstart_trace::Reader;
+
+/// Fewest requests that a curve is the mean of: fewer are not shown.
+const FEWEST: usize = 100;
+
+/// Learned hazards.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart-lab hazard agents.jsonl --blocks 20000
+  headstart-lab hazard agents.jsonl --blocks 20000 --picture hazard.svg")]
+pub(crate) struct HazardCurves {
+    /// Trace, plain or compressed
+    trace: PathBuf,
+
+    /// KV blocks of the cache
+    #[arg(long, value_name = "N")]
+    blocks: usize,
+
+    /// Write the curves as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+}
+
+/// Replays the trace, and prints what was learned.
+pub(crate) fn run(options: &HazardCurves) -> Result<()> {
+    let name = options.trace.display().to_string();
+    let raw = File::open(&options.trace).with_context(|| format!("cannot read {name}"))?;
+    let policy = Arc::new(Mutex::new(Hazard::new(options.blocks, HazardOptions::default())));
+    let mut replay = Replay::new(options.blocks, Box::new(SharedPolicy(policy.clone())));
+    for request in Reader::new(&name, raw)? {
+        replay.serve(&request?);
+    }
+    let mut curves = policy.lock().expect("no holder panics").curves();
+    curves.retain(|curve| curve.requests >= FEWEST);
+    print!("{}", table(&curves));
+    if let Some(picture) = &options.picture {
+        let written = std::fs::write(picture, picture::svg(&curves));
+        written.with_context(|| format!("cannot write {}", picture.display()))?;
+    }
+    Ok(())
+}
+
+/// The chance to return within the next second, in percent, at each octave of age.
+fn table(curves: &[HazardCurve]) -> String {
+    let mut table = "seconds".to_owned();
+    for curve in curves {
+        table += &format!("  {:>10}", curve.finish.name());
+    }
+    table += "\n";
+    let ages = curves.first().map_or(0, |curve| curve.per_second.len());
+    for age in (1..ages).step_by(2) {
+        table += &format!("{:>7}", format_seconds(curves[0].per_second[age].0));
+        for curve in curves {
+            table += &format!("  {:>8.4} %", 100.0 * curve.per_second[age].1);
+        }
+        table += "\n";
+    }
+    table
+}
+
+fn format_seconds(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{seconds:.2}") } else { format!("{seconds:.0}") }
+}
+
+/// A policy that is looked at after the replay.
+struct SharedPolicy(Arc<Mutex<Hazard>>);
+
+impl SharedPolicy {
+    fn with<T>(&self, act: impl FnOnce(&mut Hazard) -> T) -> T {
+        act(&mut self.0.lock().expect("no holder panics"))
+    }
+}
+
+impl Policy for SharedPolicy {
+    fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
+        self.with(|policy| policy.insert(block, hash, access));
+    }
+
+    fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        self.with(|policy| policy.release(blocks, access));
+    }
+
+    fn offer(&mut self, block: BlockId) {
+        self.with(|policy| policy.offer(block));
+    }
+
+    fn withdraw(&mut self, block: BlockId) {
+        self.with(|policy| policy.withdraw(block));
+    }
+
+    fn victim(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        self.with(|policy| policy.victim(now, newcomer))
+    }
+
+    fn remove(&mut self, block: BlockId, hash: BlockHash) {
+        self.with(|policy| policy.remove(block, hash));
+    }
+
+    fn forget(&mut self, block: BlockId, hash: BlockHash) {
+        self.with(|policy| policy.forget(block, hash));
+    }
+}
