@@ -4,10 +4,11 @@
 mod picture;
 
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use headstart_cache::Policy;
 use headstart_cache::policy::{Hazard, HazardCurve, HazardOptions, Newcomer};
@@ -29,7 +30,7 @@ pub(crate) struct HazardCurves {
 
     /// KV blocks of the cache
     #[arg(long, value_name = "N")]
-    blocks: usize,
+    blocks: NonZeroUsize,
 
     /// Write the curves as an SVG picture
     #[arg(long, value_name = "FILE")]
@@ -40,13 +41,19 @@ pub(crate) struct HazardCurves {
 pub(crate) fn run(options: &HazardCurves) -> Result<()> {
     let name = options.trace.display().to_string();
     let raw = File::open(&options.trace).with_context(|| format!("cannot read {name}"))?;
-    let policy = Arc::new(Mutex::new(Hazard::new(options.blocks, HazardOptions::default())));
-    let mut replay = Replay::new(options.blocks, Box::new(SharedPolicy(policy.clone())));
+    let blocks = options.blocks.get();
+    let policy = Arc::new(Mutex::new(Hazard::new(blocks, HazardOptions::default())));
+    let mut replay = Replay::new(blocks, Box::new(SharedPolicy(policy.clone())));
     for request in Reader::new(&name, raw)? {
         replay.serve(&request?);
     }
     let mut curves = policy.lock().expect("no holder panics").curves();
     curves.retain(|curve| curve.requests >= FEWEST);
+    ensure!(
+        !curves.is_empty(),
+        "{name}: no curve, because fewer than {FEWEST} requests whose answers ended alike are \
+         remembered; take a longer trace"
+    );
     print!("{}", table(&curves));
     if let Some(picture) = &options.picture {
         let written = std::fs::write(picture, picture::svg(&curves));

@@ -333,7 +333,7 @@ impl Policy for Hazard {
             let first = at;
             at += len;
             // Both find a prefix of the request.
-            if hits == first && first + resident as usize <= at {
+            if hits == first {
                 hits += resident as usize;
             }
             if lru_hits == first {

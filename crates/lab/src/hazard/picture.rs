@@ -36,7 +36,7 @@ const CHANCE_MARKS: [(f64, &str); 6] = [
 /// One colour for each curve, that people tell apart whatever they see of colours.
 const COLOURS: [&str; 5] = ["#777777", "#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
-/// Draws the curves, each with its name at its last point.
+/// Draws the curves, with their names in their colours at the right.
 pub(super) fn svg(curves: &[HazardCurve]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
@@ -63,7 +63,7 @@ pub(super) fn svg(curves: &[HazardCurve]) -> String {
         "time since the last request of the conversation",
     );
     text(&mut svg, [LEFT, 12.0], "start", "#333", "chance to return within the next second");
-    for (curve, colour) in curves.iter().zip(COLOURS) {
+    for (row, (curve, colour)) in (1..).zip(curves.iter().zip(COLOURS)) {
         let points = curve
             .per_second
             .iter()
@@ -75,9 +75,8 @@ pub(super) fn svg(curves: &[HazardCurve]) -> String {
             svg,
             "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
         );
-        if let Some((x, y)) = points.last() {
-            text(&mut svg, [x + 6.0, y + 4.0], "start", colour, curve.finish.name());
-        }
+        let name = [right + 10.0, TOP + 18.0 * f64::from(row)];
+        text(&mut svg, name, "start", colour, curve.finish.name());
     }
     svg + "</svg>\n"
 }

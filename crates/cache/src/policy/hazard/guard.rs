@@ -3,17 +3,20 @@
 //! The learned order rules on trial. A trial is lost once it has found fewer blocks than LRU would
 //! have found, by more than a budget. LRU rules then, for twice as many requests as after the trial
 //! before, and the policy keeps learning. So the number of lost trials grows with the logarithm of
-//! the requests, and each costs little of what is looked up.
+//! the requests, and each costs little of what is looked up. Budget and wait have limits, so that a
+//! server that runs for months still finds out that its traffic has changed.
 //!
 //! What LRU would have found is known without a second directory: see [`super::window`].
 
-/// The budget of a trial: a share of all blocks looked up so far, and requests of mean length,
-/// whose blocks are found or missed together by chance.
+/// The budget of a trial in requests of mean length: a share of those so far, up to a limit, and
+/// some whose blocks are found or missed together by chance.
 const SHARE: f64 = 0.001;
+const MOST_REQUESTS: f64 = 100_000.0;
 const REQUESTS: f64 = 4.0;
 
-/// Requests for which LRU rules after the first lost trial.
+/// Requests for which LRU rules after the first lost trial, and at most.
 const FIRST_WAIT: u64 = 64;
+const LONGEST_WAIT: u64 = 1 << 16;
 
 /// The order that rules, and the record of the learned one.
 #[derive(Debug)]
@@ -60,7 +63,8 @@ impl TrialGuard {
         self.lookups += lookups as f64;
         self.requests += 1.0;
         self.requests_since_change += 1;
-        let budget = SHARE * self.lookups + REQUESTS * self.lookups / self.requests;
+        let requests = SHARE * self.requests.min(MOST_REQUESTS) + REQUESTS;
+        let budget = requests * self.lookups / self.requests;
         self.gain = (self.gain + hits as f64 - lru_hits as f64).min(budget);
         let changes = if self.is_learned {
             self.gain < -budget
@@ -72,7 +76,7 @@ impl TrialGuard {
             return false;
         }
         if !self.is_learned {
-            self.wait = self.wait.saturating_mul(2);
+            self.wait = (self.wait * 2).min(LONGEST_WAIT);
         }
         self.is_learned = !self.is_learned;
         self.requests_since_change = 0;
@@ -114,6 +118,16 @@ mod tests {
             // At most 0.3 points of 10 million blocks.
             assert!(lost < 30_000, "{hits}: {lost}");
         }
+    }
+
+    /// After many lost trials there are more, and they cost no more than before.
+    #[test]
+    fn a_long_run_keeps_trying_at_the_same_cost() {
+        let [(early, few), (late, many)] =
+            [1_000_000, 3_000_000].map(|requests| trials(requests, 25));
+        assert!(many >= few + 20, "{few} and {many} trials");
+        // At most 0.5 points of 200 million blocks.
+        assert!((late - early) * 25 < 1_000_000, "{}", (late - early) * 25);
     }
 
     #[test]
