@@ -25,8 +25,8 @@ const ROOM_MIN: usize = 1 << 12;
 
 /// Requests drawn at random in all, and the fewest and most draws of the traffic. The more requests
 /// there are, the less one draw differs from another.
-const LOTS: usize = 16_384;
-const DRAWS: (usize, usize) = (2, 64);
+const LOTS: usize = 4_096;
+const DRAWS: (usize, usize) = (2, 32);
 
 /// Replicas of one size.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,14 @@ use headstart_terminal::{Progress, TaskProgress};
 /// The built-in model's name.
 pub(crate) const TOY: &str = "toy";
 
+/// The name of the one that computes least.
+const TINY_TOY: &str = "toy-tiny";
+
+/// Whether `name` is a built-in model that speaks random words.
+pub(crate) fn is_toy(name: &str) -> bool {
+    matches!(name, TOY | TINY_TOY)
+}
+
 /// A model ready to serve.
 pub struct ServableModel {
     /// Weights.
@@ -27,11 +35,12 @@ pub struct ServableModel {
 
 /// Loads the model that `spec` names.
 pub fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
-    if spec == TOY {
+    if is_toy(spec) {
+        let config = if spec == TOY { toy::config() } else { toy::tiny_config() };
         let prompt = PromptModel::toy();
-        let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);
+        let model = toy::build(config, &prompt.stable_words(), prompt.eos_token(), dtype);
         let (model, prompt) = (Arc::new(model), Arc::new(prompt));
-        return Ok(ServableModel { model, prompt, name: TOY.to_owned() });
+        return Ok(ServableModel { model, prompt, name: spec.to_owned() });
     }
     if let Some(shape) = HeadLayout::named(spec) {
         return Ok(ServableModel {

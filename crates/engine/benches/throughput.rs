@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dtype: Dtype = args.next().as_deref().unwrap_or("f32").parse()?;
     let model = match args.next() {
         Some(dir) => LanguageModel::load(Path::new(&dir), dtype)?,
-        None => toy::build(&[300, 301, 302], None, dtype),
+        None => toy::build(toy::config(), &[300, 301, 302], None, dtype),
     };
     let model = Arc::new(model);
     let bandwidth_buffer = vec![1.0f32; 64 << 20];

@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
         return Ok(());
     };
     // Any words will do: weights do not depend on what the toy may say.
-    let toy = toy::build(&[300], Some(4095), Dtype::F32);
+    let toy = toy::build(toy::config(), &[300], Some(4095), Dtype::F32);
     let model = match std::env::args().nth(2).as_deref() {
         Some("wide") => toy::with_config(wide(), toy.generation, Dtype::F32),
         _ => toy,

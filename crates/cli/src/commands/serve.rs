@@ -63,7 +63,8 @@ pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
 fn run_with(options: &ServeOptions) -> Result<()> {
     let starting = TaskProgress::endless("starting the server");
     let config = config(options)?;
-    let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
+    let model = options.model.as_deref().unwrap_or(TOY);
+    let is_toy = options.upstream.is_empty() && model::is_toy(model);
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         // Signals are caught before the server is ready: a supervisor may stop it at once.

@@ -69,8 +69,9 @@ pub(crate) struct ServeOptions {
     pub(crate) max_body_mib: Option<usize>,
     /// `toy`, a Hugging Face folder, or a hub name [default: toy]
     ///
-    /// A hub name is downloaded once, such as Qwen/Qwen3-0.6B. needle-mha, needle-gqa and
-    /// needle-small are synthetic models with known answers; they take token ids only.
+    /// A hub name is downloaded once, such as Qwen/Qwen3-0.6B. `toy-tiny` computes a thirtieth of
+    /// `toy` for keys and values of the same size: for tests of clients. needle-mha, needle-gqa
+    /// and needle-small are synthetic models with known answers; they take token ids only.
     #[arg(long, help_heading = ENGINE, env = "HEADSTART_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Model name in the API [default: last part of --model]

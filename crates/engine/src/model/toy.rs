@@ -33,14 +33,25 @@ pub fn config() -> ModelConfig {
     }
 }
 
-/// The toy, which chooses only among `words` (tokens whose every sequence survives decoding and
-/// tokenizing again) and stops at `stop_token`.
+/// The same keys and values per token with a thirtieth of the parameters, where only a server's
+/// behaviour matters: 8 layers of width 64, 2 query heads.
+#[must_use]
+pub fn tiny_config() -> ModelConfig {
+    ModelConfig { hidden: 64, intermediate: 64, num_heads: 2, ..config() }
+}
+
+/// A toy of `config`'s shape. It chooses only among `words`, tokens whose every sequence survives
+/// decoding and tokenizing again, and stops at `stop_token`.
 ///
 /// # Panics
 /// When no word is within the vocabulary.
 #[must_use]
-pub fn build(words: &[TokenId], stop_token: Option<TokenId>, dtype: Dtype) -> LanguageModel {
-    let config = config();
+pub fn build(
+    config: ModelConfig,
+    words: &[TokenId],
+    stop_token: Option<TokenId>,
+    dtype: Dtype,
+) -> LanguageModel {
     let mut allowed = vec![false; config.vocab];
     for &word in words {
         allowed[word as usize] = true;
@@ -76,7 +87,10 @@ pub fn with_config(
     let layers = (0..config.num_layers).map(|_| layer(&config, dtype, &mut uniform)).collect();
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));
     let final_norm = vec![1.0 / (hidden as f32).sqrt(); hidden];
-    let revision = format!("toy-{SEED}-{}", dtype.name());
+    // Weights of another shape are other weights.
+    let ModelConfig { num_layers, num_heads, intermediate, .. } = config;
+    let shape = format!("{num_layers}-{hidden}-{num_heads}-{intermediate}");
+    let revision = format!("toy-{SEED}-{shape}-{}", dtype.name());
     LanguageModel { config, revision, generation, embedding, layers, final_norm, head }
 }
 

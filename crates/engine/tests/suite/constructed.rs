@@ -85,33 +85,30 @@ fn check(shape: HeadLayout, dtype: Dtype, tokens: usize, facts: usize, seed: u64
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_mha() {
-    check(HeadLayout::Mha, Dtype::F32, LONG, 12, 1);
-    check(HeadLayout::Mha, Dtype::Bf16, LONG, 12, 4);
+    check(HeadLayout::Mha, Dtype::F32, LONG, 6, 1);
 }
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_gqa() {
-    check(HeadLayout::Gqa, Dtype::F32, LONG, 12, 2);
-    check(HeadLayout::Gqa, Dtype::Bf16, LONG, 12, 3);
+    check(HeadLayout::Gqa, Dtype::Bf16, LONG, 6, 3);
 }
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_the_small_one() {
-    for seed in 0..6 {
-        check(HeadLayout::Small, Dtype::F32, LONG, 30, seed);
-        check(HeadLayout::Small, Dtype::Bf16, LONG, 30, seed);
+    for seed in 0..2 {
+        check(HeadLayout::Small, Dtype::F32, LONG, 15, seed);
+        check(HeadLayout::Small, Dtype::Bf16, LONG, 15, 2 + seed);
     }
-    check(HeadLayout::Small, Dtype::Bf16, 8_000, 30, 7);
+    check(HeadLayout::Small, Dtype::Bf16, 8_000, 15, 7);
 }
 
 #[test]
 fn every_question_behind_shorter_prefixes_is_answered() {
     for shape in HeadLayout::ALL {
-        for dtype in [Dtype::F32, Dtype::Bf16] {
-            for seed in 0..4 {
-                check(shape, dtype, 120, 5, seed);
-                check(shape, dtype, 900, 20, seed);
-            }
+        for (dtype, seed) in [(Dtype::F32, 0), (Dtype::F32, 1), (Dtype::Bf16, 2), (Dtype::Bf16, 3)]
+        {
+            check(shape, dtype, 120, 5, seed);
+            check(shape, dtype, 900, 8, seed);
         }
     }
 }
@@ -119,7 +116,7 @@ fn every_question_behind_shorter_prefixes_is_answered() {
 #[test]
 fn the_engine_answers_with_the_value() {
     let config = EngineConfig {
-        cache_blocks: 200,
+        cache_blocks: 100,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::Bf16,
         stored: KvStorageFormat::Same,
@@ -129,10 +126,10 @@ fn the_engine_answers_with_the_value() {
         order: QueueOrder::FirstCome,
     };
     let mut rng = Rng::new(11);
-    let document = Document::new(&mut rng, Size::of(2_000), Symbol::Loud);
+    let document = Document::new(&mut rng, Size::of(1_000), Symbol::Loud);
     for shape in HeadLayout::ALL {
         let model = model(shape, Dtype::Bf16);
-        let mut engine = Engine::new(model, shape.name(), config, Box::new(Lru::new(200)));
+        let mut engine = Engine::new(model, shape.name(), config, Box::new(Lru::new(100)));
         for id in 0..3 {
             let question = document.ask_value(&mut rng, QUESTION);
             let submission =
@@ -194,12 +191,14 @@ struct Tally {
 /// Asks values and the majority behind `documents` documents, of each majority as many.
 fn tally(shape: HeadLayout, probes: [usize; 3], documents: usize, values: usize) -> Tally {
     let model = model(shape, Dtype::F32);
+    // The large ones compute forty times as much.
+    let tokens = if shape == HeadLayout::Small { LONG } else { LONG / 2 };
     let mut tally = Tally::default();
     let choose = |_: usize, importance: &[Vec<f32>]| union(&top_sets(importance, RATIO));
     for seed in 0..documents {
         let mut rng = Rng::new(100 + seed as u64);
         let majority = Symbol::ALL[seed % 2];
-        let document = Document::new(&mut rng, Size::of(LONG), majority);
+        let document = Document::new(&mut rng, Size::of(tokens), majority);
         let prefix = ReferencePrefix::compute(&model, Dtype::F32, &document.tokens);
         let mut exact = Exact::new(&model, Dtype::F32, &document.tokens);
         let ask =
@@ -284,22 +283,22 @@ fn selective(shape: HeadLayout, documents: usize, values: usize) {
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_mha() {
-    selective(HeadLayout::Mha, 2, 3);
+    selective(HeadLayout::Mha, 2, 1);
 }
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_gqa() {
-    selective(HeadLayout::Gqa, 2, 4);
+    selective(HeadLayout::Gqa, 2, 2);
 }
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_the_small_one() {
-    selective(HeadLayout::Small, 6, 17);
+    selective(HeadLayout::Small, 2, 8);
 }
 
 #[test]
 fn probes_of_one_group_agree_on_the_wrong_tokens() {
-    let tally = tally(HeadLayout::Gqa, [0, 1, 2], 2, 5);
+    let tally = tally(HeadLayout::Gqa, [0, 1, 2], 1, 4);
     // They choose the most recent quarter, which holds a quarter of the facts.
     assert!(2 * tally.values <= tally.asked, "{tally:?}");
     assert!(tally.jaccard.iter().all(|pair| *pair > 0.9), "{tally:?}");

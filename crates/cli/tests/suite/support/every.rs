@@ -85,7 +85,7 @@ pub fn on_terminal(folder: &Path, args: &str, variables: &[(&str, &str)]) -> (i3
     let ends = if args.starts_with("serve ") { "timeout --foreground -s INT 3 " } else { "" };
     let line = format!("stty cols 80 rows 24; {ends}{binary} {args}");
     // The variables of the developer are removed by the other command.
-    let mut clean = headstart([""; 0]);
+    let mut clean = headstart(args.split_whitespace());
     let mut command = Command::new("script");
     for (name, value) in clean.env("TERM", "xterm").get_envs() {
         match value {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::toy;
-use headstart_engine::{EngineConfig, LanguageModel, QueueOrder};
+use headstart_engine::{EngineConfig, LanguageModel, ModelConfig, QueueOrder};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use headstart_server::gateway::{EmbeddedReplicas, Fleet};
@@ -33,10 +33,9 @@ pub fn model() -> (Arc<LanguageModel>, Arc<PromptModel>) {
     MODEL
         .get_or_init(|| {
             let prompt = PromptModel::toy();
-            let full = toy::build(&prompt.stable_words(), prompt.eos_token(), Dtype::F32);
-            let mut config = full.config.clone();
-            (config.num_layers, config.max_context) = (2, 4096);
-            let model = toy::with_config(config, full.generation, Dtype::F32);
+            let config = ModelConfig { num_layers: 2, max_context: 4096, ..toy::config() };
+            let words = prompt.stable_words();
+            let model = toy::build(config, &words, prompt.eos_token(), Dtype::F32);
             (Arc::new(model), Arc::new(prompt))
         })
         .clone()
