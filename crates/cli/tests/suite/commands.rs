@@ -267,6 +267,8 @@ fn bench_chat_compares_strategies_and_probes() {
         "bench",
         "chat",
         &path,
+        "--model",
+        "toy-tiny",
         "--active",
         "2",
         "--max-tokens",

@@ -160,6 +160,7 @@ fn a_posted_trace_finds_what_a_replay_finds_while_blocks_are_evicted() {
 
 fn bench(trace: &Scratch, more: &[&str]) -> Value {
     let mut args = vec!["bench", "trace", trace.text(), "--id-tokens", "16", "--json"];
+    args.extend(["--model", "toy-tiny"]);
     args.extend(more);
     let output = headstart(&args);
     assert!(output.status.success(), "{}", complaint(&output));

@@ -11,7 +11,7 @@ use headstart_router::index::{Overlap, Overlaps, ResidentBlock, Update};
 use world::{OperationGenerator, Path, TestFleet};
 
 /// Random runs; fixed, so that a failure is the same for everybody.
-const NUM_SEEDS: u64 = 60;
+const NUM_SEEDS: u64 = 30;
 /// Operations in each.
 const NUM_STEPS: usize = 250;
 

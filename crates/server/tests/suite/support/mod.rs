@@ -33,7 +33,7 @@ pub fn model() -> (Arc<LanguageModel>, Arc<PromptModel>) {
     MODEL
         .get_or_init(|| {
             let prompt = PromptModel::toy();
-            let config = ModelConfig { num_layers: 2, max_context: 4096, ..toy::config() };
+            let config = ModelConfig { num_layers: 2, max_context: 4096, ..toy::tiny_config() };
             let words = prompt.stable_words();
             let model = toy::build(config, &words, prompt.eos_token(), Dtype::F32);
             (Arc::new(model), Arc::new(prompt))
