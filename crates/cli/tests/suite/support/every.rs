@@ -30,8 +30,8 @@ pub const SMALL: &[(&str, &str)] = &[
     ("train", "planted.jsonl -o model.hsp --epochs 1"),
     (
         "bench chat",
-        "planted.jsonl --model toy-tiny --conversations 2 --max-turns 1 --max-tokens 1 --probe-rounds 0 \
-         --max-prompt-tokens 400 --strategy random",
+        "planted.jsonl --model toy-tiny --conversations 2 --max-turns 1 --max-tokens 1 \
+         --probe-rounds 0 --max-prompt-tokens 400 --strategy random",
     ),
     ("bench trace", "golden.jsonl --model toy-tiny --requests 2 --id-tokens 16"),
     ("bench fleet", "--trace fleet.jsonl --replicas 1 --strategies precise"),
