@@ -16,6 +16,7 @@ mod test_binaries;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -110,29 +111,44 @@ fn steps(clients: Clients) -> impl Iterator<Item = &'static Step> {
 fn run_steps<'a>(
     steps: impl Iterator<Item = &'a Step>,
     on_failure: OnFailure,
-    mut run: impl FnMut(&Step) -> Result<Report>,
+    run: impl Fn(&Step) -> Result<Report> + Sync,
 ) -> Result<Vec<Report>> {
+    let steps: Vec<_> = steps.collect();
     let mut reports = Vec::new();
-    for step in steps {
-        let stopped = on_failure == OnFailure::Stop && report::has_failure(&reports);
-        reports.push(if stopped {
-            Report { name: step.name, outcome: Outcome::NotRun, elapsed: Duration::ZERO }
-        } else {
-            run(step)?
+    for together in steps.chunk_by(|_, next| next.runs_beside_the_one_before()) {
+        if on_failure == OnFailure::Stop && report::has_failure(&reports) {
+            reports.extend(together.iter().map(|step| Report {
+                name: step.name,
+                outcome: Outcome::NotRun,
+                elapsed: Duration::ZERO,
+            }));
+            continue;
+        }
+        let run = &run;
+        let done: Vec<_> = thread::scope(|scope| {
+            let started: Vec<_> =
+                together.iter().map(|step| scope.spawn(move || run(step))).collect();
+            let ended = started.into_iter().map(|step| step.join().expect("a step returns"));
+            ended.collect()
         });
+        for report in done {
+            reports.push(report?);
+        }
     }
     Ok(reports)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     /// Runs all steps, `failing` ones failing, and compares the names of those that were run.
     fn check(on_failure: OnFailure, failing: &[&str], expected: &[&str]) {
-        let mut ran = Vec::new();
+        let ran = Mutex::new(Vec::new());
         let reports = run_steps(steps(Clients::Left), on_failure, |step| {
-            ran.push(step.name);
+            ran.lock().expect("no step panics").push(step.name);
             let outcome = if failing.contains(&step.name) {
                 Outcome::Failed("on purpose".to_owned())
             } else {
@@ -140,6 +156,9 @@ mod tests {
             };
             Ok(Report { name: step.name, outcome, elapsed: Duration::ZERO })
         });
+        let mut ran = ran.into_inner().expect("no step panics");
+        // Steps that run beside one another begin in any order.
+        ran.sort_by_key(|name| STEPS.iter().position(|step| step.name == *name));
         assert_eq!(ran, expected);
         let reports = reports.expect("these steps return no error");
         assert_eq!(

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use headstart_core::{Nanos, Rng, TokenId};
+use headstart_core::{Rng, TokenId};
 use headstart_trace::materialize::TokenPrompt;
 
 use crate::{ApiClient, Completion, LoadgenError};
@@ -216,14 +216,7 @@ impl Prober<'_> {
 
     /// The prompt; its number says nothing here.
     fn prompt(&self, tokens: Vec<TokenId>, output_tokens: u32) -> TokenPrompt {
-        TokenPrompt {
-            number: 0,
-            arrival: Nanos(0),
-            session: None,
-            tokens,
-            output_tokens,
-            is_cut: false,
-        }
+        TokenPrompt { tokens, output_tokens, ..TokenPrompt::default() }
     }
 }
 

@@ -3,19 +3,22 @@
 //! ```text
 //! sequential   r0 ──► answer, r1 ──► answer, r2 …            file order, nothing overlaps
 //! open         r0 at 0 s, r1 at 1.5 s, r2 at 1.6 s …         whether or not r0 is answered
+//! sessions     the same, but r2 waits for r0's answer        if both are of one session
 //! ```
 //!
 //! One at a time, a server's cache sees what a replay sees, so the hits can be compared request
 //! by request; times then show an idle server. In open mode arrivals stand for users who come
 //! regardless, so queues build up as they would; hits depend on what overlaps. The concurrency
 //! limit is for the client's sake: a request that it holds back counts as late, and where many
-//! are, the load was not the trace's.
+//! are, the load was not the trace's. In sessions mode an agent waits for an answer before it
+//! sends the next request, as agents do; what waits for the session is not late.
 //!
 //! Prompts are token ids and answers have a forced length (see
 //! [`headstart_trace::materialize`]). They come from an iterator that is asked for the next one
 //! when it can be sent, so a run holds as many as are under way, and some bytes per answer.
 
 mod report;
+mod session_order;
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -26,6 +29,7 @@ use headstart_trace::materialize::TokenPrompt;
 pub use report::TraceReport;
 
 use crate::{ApiClient, LoadgenError};
+use session_order::SessionOrder;
 
 /// Slowest that a trace may be played, in recorded seconds per second: any slower and the longest
 /// trace would outlast the clock.
@@ -43,6 +47,30 @@ pub enum Pace {
         /// Most requests under way, at least 1; more wait.
         concurrency: usize,
     },
+    /// Each at its arrival, or when its session's request before it is answered, if that is later.
+    Sessions {
+        /// As in open mode.
+        speed: f64,
+        /// As in open mode; requests that wait for their session count.
+        concurrency: usize,
+    },
+}
+
+impl Pace {
+    /// Replay speed, where arrivals matter.
+    fn speed(self) -> Option<f64> {
+        match self {
+            Self::Sequential => None,
+            Self::Open { speed, .. } | Self::Sessions { speed, .. } => Some(speed),
+        }
+    }
+
+    fn concurrency(self) -> usize {
+        match self {
+            Self::Sequential => 1,
+            Self::Open { concurrency, .. } | Self::Sessions { concurrency, .. } => concurrency,
+        }
+    }
 }
 
 /// One answered request.
@@ -91,21 +119,28 @@ pub async fn run<E>(
     pace: Pace,
     progress: impl Fn(usize),
 ) -> Result<TraceObserved, E> {
-    let concurrency = match pace {
-        Pace::Sequential => 1,
-        Pace::Open { speed, concurrency } => {
-            // A NaN fails this comparison as well.
-            assert!(speed >= SPEED_MIN, "time passes");
-            concurrency
-        }
-    };
+    // A NaN fails this comparison as well.
+    assert!(pace.speed().is_none_or(|speed| speed >= SPEED_MIN), "time passes");
+    let concurrency = pace.concurrency();
     assert!(concurrency > 0, "nothing happens without requests");
     let start = Instant::now();
+    let mut order = matches!(pace, Pace::Sessions { .. }).then(SessionOrder::default);
     let answers = scheduled(prompts, start, pace)
-        .map(|ready| async move {
-            // A fault of the trace ends the run; a failed request is only recorded.
-            let (due, prompt) = ready?;
-            Ok((prompt.number, send(client, &prompt, due).await))
+        .map(|ready| {
+            // Requests come in file order, so that one waits only for those in front of it.
+            let session = ready.as_ref().ok().and_then(|(_, prompt)| prompt.session);
+            let turn = order.as_mut().zip(session).map(|(order, session)| order.turn(session));
+            async move {
+                // A fault of the trace ends the run; a failed request is only recorded.
+                let (due, prompt) = ready?;
+                // Waiting for room counts as late, waiting for the session does not.
+                let late = due.map_or(Duration::ZERO, |due: Instant| due.elapsed());
+                let _turn = match turn {
+                    Some(turn) => Some(turn.taken().await),
+                    None => None,
+                };
+                Ok((prompt.number, send(client, &prompt, late).await))
+            }
         })
         .buffer_unordered(concurrency);
     let mut answers = pin!(answers);
@@ -124,10 +159,8 @@ pub async fn run<E>(
 async fn send(
     client: &ApiClient,
     prompt: &TokenPrompt,
-    due: Option<Instant>,
+    late: Duration,
 ) -> Result<TraceSample, LoadgenError> {
-    // The first poll comes when there is room, so waiting for room counts as late.
-    let late = due.map_or(Duration::ZERO, |due| due.elapsed());
     let completion = client.complete(prompt).await?;
     Ok(TraceSample {
         number: prompt.number,
@@ -152,11 +185,8 @@ fn scheduled<E>(
     let timed = prompts.map(move |prompt| {
         let prompt = prompt?;
         let first = *first.get_or_insert(prompt.arrival);
-        let due = match pace {
-            Pace::Sequential => None,
-            Pace::Open { speed, .. } => Some(start + prompt.arrival.since(first).div_f64(speed)),
-        };
-        Ok((due, prompt))
+        let due = |speed| start + prompt.arrival.since(first).div_f64(speed);
+        Ok((pace.speed().map(due), prompt))
     });
     // `then` holds one prompt while it sleeps; the later ones are not drawn from the iterator yet.
     stream::iter(timed).then(|timed| async move {

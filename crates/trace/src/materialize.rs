@@ -22,7 +22,7 @@ mod tokens;
 
 use std::ops::Range;
 
-use headstart_core::{Nanos, Rng, SessionId, TokenId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Rng, SessionId, TokenId, TraceRequest};
 
 use tokens::BlockTokens;
 
@@ -79,7 +79,7 @@ pub enum MaterializeError {
 }
 
 /// One request to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenPrompt {
     /// Its place among the requests given, from 0.
     pub number: u64,
@@ -91,6 +91,8 @@ pub struct TokenPrompt {
     pub tokens: Vec<TokenId>,
     /// Length of the answer to force, at least one: an engine that prefills makes a token.
     pub output_tokens: u32,
+    /// The recorded end of the answer, which a forced answer does not have.
+    pub finish: FinishKind,
     /// Whether it was longer than the limit.
     pub is_cut: bool,
 }
@@ -166,6 +168,7 @@ impl Materializer {
             session: request.session,
             tokens: self.tokens(number, request, len),
             output_tokens: output_tokens.unwrap_or(1).max(1),
+            finish: request.finish,
             is_cut: tokens > limit,
         })
     }

@@ -8,7 +8,8 @@ use super::{Outcome, Services, browser, clients, commands, examples, services, t
 use crate::cargo::Cargo;
 use crate::tidy;
 
-/// All steps, in the order they run: seconds before minutes, so that a typo is known early.
+/// All steps, in the order in which they begin: seconds before minutes, so that a typo is known
+/// early.
 pub(super) const STEPS: [Step; 10] = [
     Step { name: "tidy", work: Work::Tidy },
     Step { name: "fmt", work: Work::Cargo(&FMT) },
@@ -72,6 +73,12 @@ impl Step {
     /// Whether an option must ask for the step: it fetches packages.
     pub(super) fn is_opt_in(&self) -> bool {
         matches!(self.work, Work::Clients)
+    }
+
+    /// Whether the step runs at the same time as the one before it: each uses one core for the most
+    /// part.
+    pub(super) fn runs_beside_the_one_before(&self) -> bool {
+        matches!(self.work, Work::Commands | Work::Browser)
     }
 
     /// Runs the step. An error means that it could not even be tried.

@@ -26,7 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Binaries that run for minutes: they start first, so that none of them runs alone at the end.
-const LONG: [&str; 5] = ["shared_index", "engine suite", "defects", "kills", "store crash"];
+const LONG: [&str; 6] =
+    ["cli suite", "shared_index", "engine suite", "defects", "kills", "store suite"];
 
 /// A built test binary.
 #[derive(Clone, Debug, PartialEq, Eq)]

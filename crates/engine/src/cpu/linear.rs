@@ -3,7 +3,7 @@
 //! Many rows (prefill) go to `gemm`. Few rows (decode) are bound by reading W once: the kernel in
 //! `strip.rs`.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use crate::kv::Numbers;
 
@@ -142,21 +142,22 @@ fn gemm(
     let threads = Parallelism::Rayon(rayon::current_num_threads());
     // SAFETY: the asserts above keep every element that the strides reach inside the slices;
     // `y` is borrowed mutably, so it overlaps neither input.
+    // The kernels want columns, and the transposed product `yᵀ = wᵀ · xᵀ` has them.
     unsafe {
-        gemm::gemm(
-            m,
+        gemm_f32::gemm::f32::get_gemm_fn()(
             n,
+            m,
             k,
             y.as_mut_ptr(),
-            1,
             y_stride as isize,
+            1,
             add,
-            x.as_ptr(),
-            1,
-            k as isize,
             w.as_ptr(),
-            1,
             w_stride as isize,
+            1,
+            x.as_ptr(),
+            k as isize,
+            1,
             1.0,
             1.0,
             false,

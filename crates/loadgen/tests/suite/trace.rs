@@ -17,7 +17,7 @@ fn prompt(number: u64, arrival_ms: u64) -> TokenPrompt {
         session: (number == 1).then_some(SessionId(4)),
         tokens: vec![700 + number as u32; 20],
         output_tokens: 3,
-        is_cut: false,
+        ..TokenPrompt::default()
     }
 }
 
@@ -99,6 +99,27 @@ async fn the_concurrency_limit_makes_requests_late() {
     let late: Vec<_> = observed.expect("no bad prompt").samples.iter().map(|s| s.late).collect();
     assert!(late[1] >= Duration::from_millis(50), "{late:?}");
     assert!(late[2] >= Duration::from_millis(100), "{late:?}");
+}
+
+/// Three requests of two sessions, all due at once, to a server that takes 50 ms for each.
+#[tokio::test]
+async fn a_session_waits_for_its_answers_and_for_no_others() {
+    let slow = |body: &Value| {
+        std::thread::sleep(Duration::from_millis(50));
+        answer(body)
+    };
+    let of_session = |(number, session): (u64, u64)| {
+        Ok(TokenPrompt { session: Some(SessionId(session)), ..prompt(number, 0) })
+    };
+    let prompts = [(0, 7), (1, 7), (2, 8)].into_iter().map(of_session).collect();
+    let pace = Pace::Sessions { speed: 1.0, concurrency: 8 };
+    let (fake, observed) = run(slow, prompts, pace).await;
+    let observed = observed.expect("no bad prompt");
+    let order: Vec<_> = observed.samples.iter().map(|sample| sample.number).collect();
+    assert_eq!(order.last(), Some(&1), "{order:?}");
+    assert_eq!(fake.seen()[2].body["prompt"][0], 701, "it is sent after the others");
+    let late = observed.samples.iter().map(|sample| sample.late).max();
+    assert!(late < Some(Duration::from_millis(50)), "its session is no lateness: {late:?}");
 }
 
 #[tokio::test]

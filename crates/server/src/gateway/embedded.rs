@@ -178,6 +178,7 @@ impl HttpGateway {
                     _ => CHAT,
                 },
                 turn: generation.turn,
+                finish: generation.recorded_finish,
                 ..Access::default()
             },
         })

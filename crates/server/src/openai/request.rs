@@ -1,6 +1,6 @@
 //! Requests of OpenAI's chat and completions APIs.
 
-use headstart_core::TokenId;
+use headstart_core::{FinishKind, TokenId};
 use headstart_prompt::dialect::function_tool;
 use serde_json::{Map, Value, json};
 
@@ -66,6 +66,9 @@ pub struct Generation {
     /// The key of `session` routing, unless a header gives one: the prompt's cache key, else the
     /// end user.
     pub session: Option<String>,
+    /// The end that `metadata.finish` says the answer had, when a recorded request is sent again
+    /// (an extension): eviction policies learn from it.
+    pub recorded_finish: FinishKind,
 }
 
 /// Pieces of a stream that have token counts.
@@ -187,6 +190,9 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     generation.ignore_eos = ignore_eos;
     generation.max_tokens = max_tokens;
     generation.session = session(fields, None)?;
+    let metadata = fields.get("metadata");
+    let finish = metadata.and_then(|metadata| metadata["finish"].as_str());
+    generation.recorded_finish = finish.map_or(FinishKind::Unknown, FinishKind::from_reason);
     Ok(generation)
 }
 
@@ -595,6 +601,21 @@ mod tests {
         let request = ChatRequest::parse(body.to_string().as_bytes()).expect("it is taken");
         let tools = json!([{"type": "function", "function": {"name": "f"}}]);
         assert_eq!(request.conversation.tools, Some(tools));
+    }
+
+    #[test]
+    fn a_recorded_end_is_read_and_nothing_else_of_metadata() {
+        let finish = |metadata: Value| {
+            let mut body = json!({"model": "m", "prompt": "p"});
+            body["metadata"] = metadata;
+            let request = CompletionRequest::parse(body.to_string().as_bytes());
+            request.expect("metadata is never refused").generation.recorded_finish
+        };
+        assert_eq!(finish(json!({"finish": "tool_calls", "run": "7"})), FinishKind::ToolCalls);
+        for other in [json!(null), json!("stop"), json!({"finish": 3}), json!([{"finish": "stop"}])]
+        {
+            assert_eq!(finish(other), FinishKind::Unknown);
+        }
     }
 
     #[test]

@@ -3,16 +3,19 @@
 //! ```text
 //! {"custom_id": "request-0", "method": "POST", "url": "/v1/completions",
 //!  "body": {"model": "m", "prompt": [701, …], "max_tokens": 30, "min_tokens": 30,
-//!           "ignore_eos": true, "temperature": 0, "user": "session-4"},
+//!           "ignore_eos": true, "temperature": 0, "user": "session-4",
+//!           "metadata": {"finish": "tool_calls"}},
 //!  "arrival_s": 1.5, "session": 4}
 //! ```
 //!
 //! The envelope is that of OpenAI's batch files, with the arrival and the session beside it;
 //! `body` is what a server gets. `ignore_eos` and `min_tokens` are vLLM's and SGLang's names for
 //! an answer that is exactly `max_tokens` long. `user` names the session, by which gateways keep
-//! a conversation on one replica. Written only: a run reads the trace and makes the same again.
+//! a conversation on one replica. `metadata.finish` is the recorded end of the answer, where the
+//! trace has it: eviction policies learn from it, and a forced answer ends otherwise. Written only:
+//! a run reads the trace and makes the same again.
 
-use headstart_core::TokenId;
+use headstart_core::{FinishKind, TokenId};
 use serde::Serialize;
 
 use crate::materialize::TokenPrompt;
@@ -35,6 +38,16 @@ pub struct Body<'a> {
     /// The session, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// The recorded end of the answer, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<RecordedEnd>,
+}
+
+/// The recorded end of an answer, as a request's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedEnd {
+    /// [`FinishKind::name`].
+    pub finish: &'static str,
 }
 
 #[derive(Serialize)]
@@ -60,6 +73,8 @@ impl<'a> Body<'a> {
             ignore_eos: true,
             temperature: 0,
             user: prompt.session.map(|session| format!("session-{}", session.0)),
+            metadata: (prompt.finish != FinishKind::Unknown)
+                .then(|| RecordedEnd { finish: prompt.finish.name() }),
         }
     }
 }
@@ -85,13 +100,14 @@ mod tests {
 
     use super::*;
 
-    fn check(session: Option<u64>, envelope: &Value, body: &Value) {
+    fn check(session: Option<u64>, finish: FinishKind, envelope: &Value, body: &Value) {
         let prompt = TokenPrompt {
             number: 3,
             arrival: Nanos(1_500_000_000),
             session: session.map(SessionId),
             tokens: vec![700, 512],
             output_tokens: 9,
+            finish,
             is_cut: false,
         };
         let mut expected = json!({
@@ -116,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_line_holds_a_body_that_can_be_posted() {
-        check(None, &json!({}), &json!({}));
-        check(Some(4), &json!({"session": 4}), &json!({"user": "session-4"}));
+        check(None, FinishKind::Unknown, &json!({}), &json!({}));
+        let more = json!({"user": "session-4", "metadata": {"finish": "stop"}});
+        check(Some(4), FinishKind::Stop, &json!({"session": 4}), &more);
     }
 }

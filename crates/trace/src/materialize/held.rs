@@ -120,21 +120,13 @@ impl HeldChains {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::Nanos;
-
     use super::*;
 
     fn held(ids: &[u64], tokens: usize, output_tokens: u32, sizes: (u32, u32)) -> HeldRequest {
         let request =
             TraceRequest { blocks: ids.iter().copied().collect(), ..TraceRequest::default() };
-        let prompt = TokenPrompt {
-            number: 0,
-            arrival: Nanos(0),
-            session: None,
-            tokens: vec![0; tokens],
-            output_tokens,
-            is_cut: false,
-        };
+        let prompt =
+            TokenPrompt { tokens: vec![0; tokens], output_tokens, ..TokenPrompt::default() };
         HeldChains::new(sizes.0, sizes.1).of(&request, &prompt)
     }
 

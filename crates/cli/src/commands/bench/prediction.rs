@@ -176,8 +176,6 @@ impl Agreement {
 mod tests {
     use std::time::Duration;
 
-    use headstart_core::Nanos;
-
     use super::*;
 
     fn setting(blocks: usize, policy: &str) -> CacheSetting {
@@ -205,11 +203,9 @@ mod tests {
                 TraceRequest { blocks: ids.iter().copied().collect(), ..TraceRequest::default() };
             let prompt = TokenPrompt {
                 number: number as u64,
-                arrival: Nanos(0),
-                session: None,
                 tokens: vec![0; 40],
                 output_tokens: 1,
-                is_cut: false,
+                ..TokenPrompt::default()
             };
             prediction.serve(&request, &prompt);
         }

@@ -40,11 +40,11 @@ pub(crate) struct TraceBenchCommand {
     #[arg(long, value_enum, default_value = "sequential")]
     #[arg(help_heading = "Load")]
     mode: Mode,
-    /// Speed of open mode, relative to the recorded times
+    /// Speed of the other modes, relative to the recorded times
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     #[arg(help_heading = "Load")]
     speed: f64,
-    /// Maximum concurrent requests of open mode
+    /// Maximum concurrent requests of the other modes
     #[arg(long, default_value_t = CONCURRENCY, value_name = "N", help_heading = "Load")]
     concurrency: usize,
     /// Requests to send [default: all]
@@ -71,6 +71,8 @@ enum Mode {
     Sequential,
     /// At the arrival times, without waiting for answers
     Open,
+    /// At the arrival times, but after the answers of the session
+    Sessions,
 }
 
 /// Reference for a live run.
@@ -142,6 +144,7 @@ fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
     Ok(match trace.mode {
         Mode::Sequential => Pace::Sequential,
         Mode::Open => Pace::Open { speed: trace.speed, concurrency: trace.concurrency },
+        Mode::Sessions => Pace::Sessions { speed: trace.speed, concurrency: trace.concurrency },
     })
 }
 

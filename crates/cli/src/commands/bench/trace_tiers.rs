@@ -201,7 +201,7 @@ impl TieredServer {
                 };
                 self.requests.iter().map(serve).collect()
             }
-            Pace::Open { speed, .. } => {
+            Pace::Open { speed, .. } | Pace::Sessions { speed, .. } => {
                 let first = self.requests.first().map_or(Nanos(0), |first| first.arrival);
                 // The driver divides the recorded gaps by the speed as well.
                 let at = |arrival: Nanos| Nanos(0) + arrival.since(first).div_f64(speed);

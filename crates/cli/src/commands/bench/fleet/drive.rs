@@ -126,6 +126,7 @@ impl Driver<'_> {
             // The XOR with the salt keeps equal tokens equal, so prefixes stay shared within a run.
             tokens: tokens.map(|token| start + (token ^ self.salt) % (end - start)).collect(),
             output_tokens: request.answer_tokens,
+            finish: request.access.finish,
             is_cut: false,
         }
     }
