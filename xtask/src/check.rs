@@ -86,7 +86,7 @@ enum Outcome {
 
 /// Runs the steps in the workspace at `root` and prints one line per step and a summary.
 pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
-    let cargo = Cargo::new(root);
+    let (cargo, started) = (Cargo::new(root), Instant::now());
     let is_wanted = |step: &&Step| options.only.is_none_or(|only| only == step.name);
     let steps = match options.only {
         Some(_) => steps(Clients::Run),
@@ -99,7 +99,7 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
         println!("{report}");
         Ok(report)
     })?;
-    println!("\n{}", report::summary(&reports));
+    println!("\n{}", report::summary(&reports, started.elapsed()));
     Ok(if report::has_failure(&reports) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

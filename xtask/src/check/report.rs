@@ -36,9 +36,10 @@ pub(super) fn has_failure(reports: &[Report]) -> bool {
 }
 
 /// All lines once more, since test output lies between them, and a verdict naming what failed.
-pub(super) fn summary(reports: &[Report]) -> String {
+/// Steps run beside one another, so their times add up to more than `elapsed`.
+pub(super) fn summary(reports: &[Report], elapsed: Duration) -> String {
     let mut lines: Vec<String> = reports.iter().map(Report::to_string).collect();
-    let seconds = reports.iter().map(|report| report.elapsed).sum::<Duration>().as_secs_f64();
+    let seconds = elapsed.as_secs_f64();
     let failed = names(reports, |outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = names(reports, |outcome| matches!(outcome, Outcome::Skipped(_)));
     lines.push(match (failed.as_str(), skipped.as_str()) {
@@ -62,7 +63,7 @@ mod tests {
         let elapsed = Duration::from_millis(1500);
         let reports: Vec<Report> =
             outcomes.into_iter().map(|(name, outcome)| Report { name, outcome, elapsed }).collect();
-        assert_eq!(summary(&reports).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(summary(&reports, 2 * elapsed).lines().collect::<Vec<_>>(), expected);
     }
 
     fn passed() -> Outcome {
@@ -87,7 +88,7 @@ mod tests {
             vec![("fmt", Outcome::Skipped("rustfmt is not installed".to_owned()))],
             &[
                 "SKIPPED  fmt          1.5 s  rustfmt is not installed",
-                "check: passed in 1.5 s, except SKIPPED: fmt",
+                "check: passed in 3.0 s, except SKIPPED: fmt",
             ],
         );
     }
@@ -104,7 +105,7 @@ mod tests {
                 "FAILED   tidy         1.5 s  violations: 2, listed above",
                 "NOT RUN  fmt          1.5 s  an earlier step failed",
                 "FAILED   test         1.5 s  exit status: 101",
-                "check: FAILED after 4.5 s: tidy, test",
+                "check: FAILED after 3.0 s: tidy, test",
             ],
         );
     }
