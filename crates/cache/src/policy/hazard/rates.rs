@@ -29,7 +29,7 @@ const STATE_PRIOR: f64 = 4.0;
 const FIRST_HAZARD: f64 = 0.2;
 
 /// Requests until the base's hazards are recomputed, and until counts are halved.
-const REFRESH: u64 = 128;
+const REFRESH: u64 = 32;
 const HALVE: u64 = 20_000;
 
 /// Returns and exposure.

@@ -117,7 +117,7 @@ impl PlainHazard {
             self.base.iter_mut().flatten().for_each(halve);
             self.factors.values_mut().for_each(halve);
         }
-        if self.requests.is_multiple_of(128) {
+        if self.requests.is_multiple_of(32) {
             self.refresh();
         }
     }
