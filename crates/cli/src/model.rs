@@ -128,6 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_toys_cache_the_same_bytes_and_never_each_others() {
+        let [full, tiny] =
+            [TOY, TINY_TOY].map(|name| load(name, Dtype::F32).expect("it is built in").model);
+        let cached = |config: &headstart_engine::ModelConfig| {
+            (config.num_layers, config.num_kv_heads, config.head_dim)
+        };
+        assert_eq!(cached(&full.config), cached(&tiny.config));
+        assert_ne!(full.revision, tiny.revision);
+    }
+
+    #[test]
     fn a_constructed_model_takes_every_token_of_its_tokenizer() {
         for shape in HeadLayout::ALL {
             let loaded = load(shape.name(), Dtype::Bf16).expect("it is built in");

@@ -287,6 +287,7 @@ fn what_cannot_be_is_said_with_exit_codes() {
     bench(&["--speed", "0"], 2, "--speed");
     bench(&["--concurrency", "0"], 2, "--concurrency");
     bench(&["--requests", "0"], 2, "--requests");
+    bench(&["--mode", "sessions", "--context-cache", "kv"], 2, "--context-cache");
     bench(&["--policy", "magic"], 2, "magic");
     bench(&["--url", "http://127.0.0.1:1"], 2, "is the server running there?");
     bench(&["--cache-blocks", "60", "--id-tokens", "512"], 2, "requests failed");

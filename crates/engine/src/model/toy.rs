@@ -88,8 +88,9 @@ pub fn with_config(
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));
     let final_norm = vec![1.0 / (hidden as f32).sqrt(); hidden];
     // Weights of another shape are other weights.
-    let ModelConfig { num_layers, num_heads, intermediate, .. } = config;
-    let shape = format!("{num_layers}-{hidden}-{num_heads}-{intermediate}");
+    let ModelConfig { num_layers, num_heads, num_kv_heads, head_dim, intermediate, .. } = config;
+    let heads = format!("{num_heads}-{num_kv_heads}-{head_dim}");
+    let shape = format!("{num_layers}-{hidden}-{heads}-{intermediate}-{vocab}");
     let revision = format!("toy-{SEED}-{shape}-{}", dtype.name());
     LanguageModel { config, revision, generation, embedding, layers, final_norm, head }
 }

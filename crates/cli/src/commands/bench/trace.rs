@@ -135,6 +135,11 @@ fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
     if trace.speed.is_nan() || trace.speed < SPEED_MIN {
         return usage(&format!("--speed must be at least {SPEED_MIN}"));
     }
+    if trace.mode == Mode::Sessions && trace.server.context_cache.is_some() {
+        return usage(
+            "--context-cache: the simulation of tiers knows sequential and open mode only",
+        );
+    }
     // A policy's name is checked without a cache, before the server starts.
     let nowhere = Setting { capacity: 0, block_tokens: 1 };
     let known = trace.policy.as_deref().map(|name| policy::by_name(name, nowhere));
