@@ -1,0 +1,1 @@
+"""Headstart's Python side."""

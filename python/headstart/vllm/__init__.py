@@ -1,0 +1,1 @@
+"""Parts for vLLM. Every module imports without vLLM, torch or a GPU."""
