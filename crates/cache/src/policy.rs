@@ -146,8 +146,8 @@ pub const NAMES: &[&str] = &names::<_, { ONLINE.len() }>(ONLINE);
 pub const OFFLINE_NAMES: &[&str] = &names::<_, { OFFLINE.len() }>(OFFLINE);
 
 /// An eviction policy. Calls for one block come in the order
-/// `insert (release | offer | withdraw)* (remove | forget)`; `offer` and `withdraw` alternate, and
-/// a block is released, or forgotten, only while it is not offered.
+/// `(insert | store) (release | offer | withdraw)* (remove | forget)`; `offer` and `withdraw`
+/// alternate, and a block is released, or forgotten, only while it is not offered.
 pub trait Policy: Send {
     /// The block named `hash` became resident (pinned: not yet a candidate).
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access);
@@ -156,6 +156,35 @@ pub trait Policy: Send {
     /// stand in prompt order (a block's index is its offset). Recency runs tail first: the last
     /// block counts as released before the one in front of it.
     fn release(&mut self, blocks: &[BlockId], access: &Access);
+
+    /// The same in a lower tier, for a whole prompt: the blocks named `missing` stand behind those
+    /// of `blocks`, and are not here. A policy that learns counts them as evicted.
+    fn release_some(&mut self, blocks: &[BlockId], missing: &[BlockHash], access: &Access) {
+        let _ = missing;
+        self.release(blocks, access);
+    }
+
+    /// The policy serves a lower tier. Called once, before all else.
+    fn serve_tier(&mut self) {}
+
+    /// The chance that `newcomer` is used again while a lower tier has it; `None` when unknown.
+    fn chance_of_use(&mut self, newcomer: &Newcomer) -> Option<f64> {
+        let _ = newcomer;
+        None
+    }
+
+    /// Whether a lower tier that is full should write `newcomer`, for which it must evict another.
+    fn admits(&mut self, newcomer: &Newcomer) -> bool {
+        let _ = newcomer;
+        true
+    }
+
+    /// A lower tier begins to write the block named `hash`, which requests may have used before:
+    /// it is inserted, and used once.
+    fn store(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
+        self.insert(block, hash, access);
+        self.release(&[block], access);
+    }
 
     /// The block may be evicted from now on.
     fn offer(&mut self, block: BlockId);

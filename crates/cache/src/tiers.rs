@@ -23,6 +23,7 @@
 
 mod admission;
 mod change;
+mod ended;
 mod level;
 mod loads;
 mod owners;
@@ -39,6 +40,7 @@ use headstart_core::{Access, BlockHash, BlockId, EngineModel, Nanos, Tier};
 
 use crate::Policy;
 use admission::{AdmissionCandidate, Offers};
+use ended::EndedUnits;
 use level::{Begin, Link, TierContents};
 use loads::Loads;
 use speed::Speed;
@@ -46,6 +48,7 @@ use warm::Warm;
 
 pub use admission::Admission;
 pub use change::{Change, ChangeKind};
+pub use ended::EndedUnit;
 pub use level::TierOccupancy;
 pub use loads::{Claim, FetchState};
 pub use owners::Shares;
@@ -99,6 +102,9 @@ pub enum WriteWhen {
     Through,
     /// When the tier above evicts it: writes least.
     Back,
+    /// When a request that used it ends, behind the units before it: the policy then knows the
+    /// whole prompt, and how the answer ended.
+    AtEnd,
 }
 
 /// Counters of one tier.
@@ -142,7 +148,10 @@ pub struct Tiers {
     shelves: Vec<Shelf>,
     /// Units whose blocks are all on the device, where a tier wants what the device evicts.
     on_device: HashMap<BlockHash, OnDevice>,
-    writes: HashMap<(TransferId, Tier), Writing>,
+    /// Units of requests that have ended, which wait for their write.
+    ended: EndedUnits,
+    /// Units on their way to a tier.
+    writes: HashMap<(TransferId, Tier), BlockHash>,
     loads: Loads,
     offers: Offers,
     warm: Warm,
@@ -168,12 +177,6 @@ struct OnDevice {
     access: Access,
 }
 
-/// A unit on its way to a tier.
-struct Writing {
-    name: BlockHash,
-    access: Access,
-}
-
 impl Tiers {
     /// Empty tiers, the nearest first.
     ///
@@ -196,6 +199,7 @@ impl Tiers {
             config,
             shelves: tiers.into_iter().map(shelf).collect(),
             on_device: HashMap::new(),
+            ended: EndedUnits::default(),
             writes: HashMap::new(),
             loads: Loads::default(),
             offers: Offers::default(),
@@ -248,6 +252,7 @@ impl Tiers {
     /// The device has evicted the block called `name`. Its bytes are there until the next step,
     /// which reads them before it overwrites any.
     pub fn evicted(&mut self, name: BlockHash, now: Nanos) {
+        self.ended.left_device(name);
         let Some(OnDevice { unit, blocks, access }) = self.on_device.remove(&name) else {
             return;
         };
@@ -293,8 +298,7 @@ impl Tiers {
             }
         }
         for &tier in &to {
-            let writing = Writing { name: unit.name, access: *access };
-            self.writes.insert((id, tier), writing);
+            self.writes.insert((id, tier), unit.name);
         }
         if !to.is_empty() {
             self.transfers.push(Transfer::Store { id, unit, blocks: blocks.to_vec(), to });
@@ -321,10 +325,14 @@ impl Tiers {
         let tokens = self.unit_tokens();
         // Attention makes deep tokens dearer, so the depth is part of the cost.
         let before = access.offset as usize * self.config.block_tokens;
+        // A tier counts in units.
+        let offset = access.offset / self.config.unit_blocks as u32;
+        let in_units = Access { offset, ..*access };
         let shelf = &mut self.shelves[index];
         let candidate = AdmissionCandidate {
             name: link.name,
             access,
+            learned: shelf.level.chance_of_use(link.name, &in_units),
             compute_s: self.config.engine.prefill_s(before, tokens, 0.0),
             load_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
             bytes: self.config.unit_bytes,
@@ -334,7 +342,10 @@ impl Tiers {
             return false;
         }
         let mut evicted = Vec::new();
-        let begun = shelf.level.begin(link, access, &mut evicted);
+        let begun = shelf.level.begin(link, &in_units, &mut evicted);
+        if begun == Begin::Declined {
+            shelf.counts.declined += 1;
+        }
         // These are evicted even if the newcomer was declined: its tenant's share had to give way
         // first.
         self.demote(index, evicted, access.now);
@@ -359,7 +370,7 @@ impl Tiers {
                 continue;
             }
             let (id, to) = (self.new_id(), self.shelves[index + 1].tier);
-            self.writes.insert((id, to), Writing { name, access });
+            self.writes.insert((id, to), name);
             self.transfers.push(Transfer::Demote { id, name, from: tier, to });
         }
         let names = evicted.into_iter().map(|link| link.name).collect();

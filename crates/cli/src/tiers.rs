@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use headstart_cache::Tiers;
-use headstart_cache::policy::Lru;
+use headstart_cache::policy::{self, Lru, Setting};
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
@@ -55,6 +55,9 @@ const HOST: AssumedSpeed = AssumedSpeed { latency_s: 1e-5, bytes_per_s: 5e9 };
 pub const DISK: AssumedSpeed = AssumedSpeed { latency_s: 1e-3, bytes_per_s: 1e9 };
 /// Assumed speed of an object store.
 const REMOTE: AssumedSpeed = AssumedSpeed { latency_s: 3e-2, bytes_per_s: 2e8 };
+
+/// Chance of another use below which a policy that learns it does not write.
+const LEAST_CHANCE: f64 = 0.1;
 
 /// Most units that are known of a tier: some hundred bytes each, per replica.
 const MOST_UNITS: usize = 1 << 22;
@@ -119,6 +122,8 @@ struct Recipe {
     shares: Shares,
     most_at_hand: usize,
     block_size: usize,
+    /// The policy of all tiers: `hazard` with its options, or LRU.
+    hazard: Option<String>,
 }
 
 /// The tiers that the options ask for, if they ask for any.
@@ -251,6 +256,7 @@ impl Recipe {
             shares,
             most_at_hand,
             block_size: shape.block_size,
+            hazard: options.policy.clone().filter(|policy| is_hazard(policy)),
         })
     }
 
@@ -355,6 +361,27 @@ impl Recipe {
         }
     }
 
+    /// A tier under the policy of all tiers.
+    fn tier(
+        &self,
+        which: Tier,
+        capacity_units: usize,
+        assumed: AssumedSpeed,
+        shares: Shares,
+    ) -> Result<TierConfig> {
+        let lru = tier(which, capacity_units, assumed, shares);
+        let Some(hazard) = &self.hazard else {
+            return Ok(lru);
+        };
+        let block_tokens = (self.store.unit_blocks * self.block_size) as u32;
+        let setting = Setting { capacity: capacity_units, block_tokens };
+        let policy = policy::by_name(hazard, setting).map_err(usage)?;
+        // It knows how an answer ended only then. Both tiers are written, so that a restart finds
+        // what was in host memory.
+        let (admission, write) = (Admission::Likely { chance: LEAST_CHANCE }, WriteWhen::AtEnd);
+        Ok(TierConfig { policy, admission, write, ..lru })
+    }
+
     fn make(&self, replica: u32, waker: ReplicaWaker) -> Result<(Tiers, Box<dyn BlockMover>)> {
         // The first replica opens the tier while the lock is held, so no second one opens it.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -369,10 +396,10 @@ impl Recipe {
         // Tiers are in order from the nearest, and loading looks in that order.
         if self.store.host_units > 0 {
             let shares = Shares::default();
-            tiers.push(tier(Tier::Host, self.store.host_units, HOST, shares));
+            tiers.push(self.tier(Tier::Host, self.store.host_units, HOST, shares)?);
         }
         let shares = self.shares.clone();
-        tiers.push(tier(opened.tier, opened.units, opened.assumed, shares));
+        tiers.push(self.tier(opened.tier, opened.units, opened.assumed, shares)?);
         let config = self.config(unknown_engine());
         let mut store = self.store.clone();
         if let ContextCacheLocation::Folder(folder) = &self.place {
@@ -426,6 +453,11 @@ fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     let seconds = |hours: f64| (hours * 3_600.0) as u64;
     let named = |tenant: &Tenant| Some((tenant.tag, seconds(tenant.hours?)));
     Lifetimes { each_s: Some(seconds(hours)), named_s: tenants.iter().filter_map(named).collect() }
+}
+
+/// Whether a policy is `hazard`, with or without options.
+fn is_hazard(policy: &str) -> bool {
+    policy.split(':').next() == Some("hazard")
 }
 
 /// A tier that takes every unit and evicts the least recently used one.

@@ -17,6 +17,7 @@ mod importance;
 mod one_by_one;
 mod prediction;
 mod throttled;
+mod tier_policies;
 mod tiers;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Study {
     HostMemory(Box<host_memory::HostMemory>),
     /// Show the chances of return that the policy `hazard` learns from a trace.
     Hazard(hazard::HazardCurves),
+    /// Compare eviction policies of host memory and disk.
+    TierPolicies(tier_policies::TierPolicies),
     /// Simulate eviction policies with predictors on one replica.
     Prediction(Box<prediction::PredictionSimulation>),
 }
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Study::Importance(bench) => importance::run(&bench),
         Study::HostMemory(study) => host_memory::run(&study),
         Study::Hazard(study) => hazard::run(&study),
+        Study::TierPolicies(study) => tier_policies::run(&study),
         Study::Prediction(study) => prediction::run(&study),
     };
     headstart::ended(outcome)

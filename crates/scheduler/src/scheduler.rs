@@ -423,8 +423,9 @@ impl Scheduler {
     fn give_back(&mut self, mut sequence: Sequence, finish: FinishKind, now: Nanos) {
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
         if let Some(lease) = sequence.lease.take() {
-            self.use_units(&sequence, now);
-            self.cache.release(lease, &sequence.last_access(now, finish));
+            let access = sequence.last_access(now, finish);
+            self.use_units(&sequence, &lease, &access);
+            self.cache.release(lease, &access);
         }
     }
 }

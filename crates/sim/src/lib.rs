@@ -6,6 +6,7 @@
 //! | [`cost`] | how long a scheduler's step takes by a cost model |
 //! | [`replay`] | [`Replay`]: one cache driven by a trace |
 //! | [`mover`] | [`SimMover`]: units on their way between tiers, in virtual time |
+//! | [`tier_replay`] | [`TierReplay`]: one cache with lower tiers driven by a trace |
 //! | [`tiered`] | [`TieredReplica`]: one replica with lower tiers |
 //! | [`outcome`] | [`ReplayOutcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`sizing`] | how many times device memory a trace is worth |
@@ -33,6 +34,7 @@ pub mod replay;
 pub mod sizing;
 pub mod spread;
 pub mod sweep;
+pub mod tier_replay;
 pub mod tiered;
 pub mod tokens;
 pub mod wild;
@@ -41,4 +43,5 @@ pub use mover::{Channel, SimMover};
 pub use outcome::{HitTally, ReplayOutcome, RequestClass};
 pub use replay::{Replay, ReplayConfig};
 pub use sweep::{Extent, Sweep, SweepConfig};
+pub use tier_replay::{TierReplay, TierReplayOutcome};
 pub use tiered::{TieredOutcome, TieredReplica, TieredRequest};

@@ -26,8 +26,10 @@ mod clock;
 mod features;
 mod ghosts;
 mod guard;
+mod owner;
 mod pieces;
 mod rates;
+mod tier;
 mod window;
 
 use headstart_core::{Access, BlockHash, BlockId, FinishKind, Nanos};
@@ -40,6 +42,7 @@ use clock::RequestClock;
 use features::{Features, HiddenFeatures, Predecessor};
 use ghosts::GhostNames;
 use guard::TrialGuard;
+use owner::Owner;
 use pieces::{OwnedPiece, OwnedPieces, PieceId};
 use rates::{LAST_BLOCK, Rates, rows};
 
@@ -54,6 +57,9 @@ const MOST_REVALIDATED: usize = 16;
 
 /// Candidates whose keys are brought up to date at a request.
 const SWEPT: usize = 32;
+
+/// Weight of the latest victim in the average age of victims.
+const RESIDENCE_SHARE: f64 = 0.001;
 
 /// Options of [`Hazard`]; the default enables all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,33 +101,15 @@ pub struct HazardCurve {
     pub per_second: Vec<(f64, f64)>,
 }
 
-/// The owner of a slot's block: a piece, with a bit for a block that was its ghost and that no
-/// request has released since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner(u32);
-
-impl Owner {
-    const NONE: Self = Self(u32::MAX);
-    const GHOST: u32 = 1 << 31;
-
-    fn ghost_of(piece: Option<PieceId>) -> Self {
-        piece.map_or(Self::NONE, |piece| Self(piece.bits() | Self::GHOST))
-    }
-
-    fn of(piece: Option<PieceId>) -> Self {
-        piece.map_or(Self::NONE, |piece| Self(piece.bits()))
-    }
-
-    /// The piece, and whether the block is a resident one of it.
-    fn piece(self) -> Option<(PieceId, bool)> {
-        (self != Self::NONE)
-            .then(|| (PieceId::from_bits(self.0 & !Self::GHOST), self.0 & Self::GHOST == 0))
-    }
-
-    /// The piece of which the block is a resident one.
-    fn resident_of(self) -> Option<PieceId> {
-        self.piece().filter(|(_, is_resident)| *is_resident).map(|(piece, _)| piece)
-    }
+/// The blocks of a request that earlier requests had.
+#[derive(Debug, Default)]
+struct PassedPrefix {
+    known: u32,
+    /// The request that this one continues.
+    continues: Option<Predecessor>,
+    /// Leading blocks that were resident, and those that LRU would have kept.
+    hits: usize,
+    lru_hits: usize,
 }
 
 /// The learned order of returns.
@@ -141,6 +129,8 @@ pub struct Hazard {
     /// Number of candidates.
     num_candidates: usize,
     chosen: Option<BlockId>,
+    /// Age of the latest victims, seconds, on average: other blocks stay about as long.
+    residence_s: Option<f64>,
     /// Place in the queue up to which the sweep has brought keys up to date.
     swept: usize,
 }
@@ -162,6 +152,7 @@ impl Hazard {
             candidates: Queues::new(capacity, 1),
             num_candidates: 0,
             chosen: None,
+            residence_s: None,
             swept: 0,
         }
     }
@@ -184,6 +175,12 @@ impl Hazard {
         };
         let curves = FinishKind::ALL.into_iter().map(of);
         curves.filter(|curve| curve.requests > 0).collect()
+    }
+
+    /// The owner of a block that is not here, if it is known.
+    fn ghost(&mut self, hash: BlockHash, offset: u32) -> Owner {
+        let ghost = self.ghosts.find(hash, offset, &self.pieces);
+        Owner::ghost_of(ghost.filter(|_| self.options.has_ghosts))
     }
 
     fn is_learned(&self) -> bool {
@@ -246,6 +243,59 @@ impl Hazard {
         self.candidates.push(0, block, key);
     }
 
+    /// Sorts all candidates again, by the order that rules now.
+    fn sort_all(&mut self) {
+        let blocks: Vec<_> = (0..self.num_candidates).map(|at| self.candidates.at(0, at)).collect();
+        for block in blocks {
+            self.sort(block);
+        }
+    }
+
+    /// A request, which came `lag_s` before now, asks for the blocks of `blocks`, and behind them
+    /// for those of the owners of `missing`.
+    fn pass_all(&mut self, blocks: &[BlockId], missing: &[Owner], lag_s: f64) -> PassedPrefix {
+        let len = blocks.len() + missing.len();
+        let mut passed = PassedPrefix::default();
+        let mut at = 0;
+        while at < len {
+            let owner = |at: usize| match blocks.get(at) {
+                Some(block) => self.owners[block.index()],
+                None => missing[at - blocks.len()],
+            };
+            let Some((id, _)) = owner(at).piece() else {
+                at += 1;
+                continue;
+            };
+            let is_of = |at: usize| owner(at).piece().filter(|(piece, _)| *piece == id);
+            let run = (at..len).map_while(is_of);
+            let first = at;
+            let mut resident = 0;
+            for (_, is_resident) in run {
+                at += 1;
+                resident += u32::from(is_resident);
+            }
+            // Both find a prefix of the request.
+            if passed.hits == first {
+                passed.hits += resident as usize;
+            }
+            if passed.lru_hits == first {
+                let end = (self.pieces.lru_end(id) as usize).clamp(first, at);
+                passed.lru_hits += end - first;
+            }
+            let Some(piece) = self.pieces.get(id) else {
+                continue;
+            };
+            let (to, gap_s) = (at as u32, (piece.age_s(self.now) - lag_s).max(0.0));
+            passed.known = to;
+            // The request continues another one if it has half of it.
+            let is_half = u64::from(to) * 2 >= u64::from(piece.len);
+            let before = Predecessor { features: piece.features, gap_s };
+            passed.continues = is_half.then_some(before);
+            self.pass(id, to, resident, lag_s);
+        }
+        passed
+    }
+
     /// A request asks for the blocks of a piece up to `to`, `lag_s` before now. Of those,
     /// `resident` were resident.
     fn pass(&mut self, id: PieceId, to: u32, resident: u32, lag_s: f64) {
@@ -272,9 +322,14 @@ impl Hazard {
 
 /// The worth of keeping the last resident block of a piece.
 fn worth(rates: &Rates, piece: &mut OwnedPiece, now: u32) -> f32 {
-    let [here, next] = piece.worths(rates.refreshed(), |piece, state| {
+    let worths = piece.worths(rates.refreshed(), |piece, state| {
         rates.worths(&rows(&piece.features), state, piece.age())
     });
+    at_age(worths, piece, now)
+}
+
+/// The worth at a piece's age, between those at two steps.
+fn at_age([here, next]: [f32; 2], piece: &OwnedPiece, now: u32) -> f32 {
     let age = piece.age();
     let fraction = (piece.age_s(now) - start_s(age)) / width_s(age);
     here + (next - here) * fraction.clamp(0.0, 1.0) as f32
@@ -299,78 +354,68 @@ fn book(rates: &mut Rates, piece: &mut OwnedPiece, age_s: f64) {
 
 impl Policy for Hazard {
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
-        let ghost = self.ghosts.find(hash, access.offset, &self.pieces);
-        let ghost = ghost.filter(|_| self.options.has_ghosts);
-        self.owners[block.index()] = Owner::ghost_of(ghost);
+        self.owners[block.index()] = self.ghost(hash, access.offset);
     }
 
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        self.release_some(blocks, &[], access);
+    }
+
+    fn release_some(&mut self, blocks: &[BlockId], missing: &[BlockHash], access: &Access) {
         self.chosen = None;
+        self.ghosts.end_run();
+        let offsets = blocks.len() as u32..;
+        let missing_owners: Vec<Owner> =
+            offsets.zip(missing).map(|(offset, &hash)| self.ghost(hash, offset)).collect();
         self.ghosts.end_run();
         self.now = self.clock.advance(access.now);
         self.rates.settle(self.clock.num_requests());
         self.cross();
         self.sweep();
         let lag_s = access.started.map_or(0.0, |at| access.now.since(at).as_secs_f64());
-        let (mut known, mut continues) = (0, None);
-        let (mut hits, mut lru_hits) = (0, 0);
-        let mut at = 0;
-        while at < blocks.len() {
-            let owner = self.owners[blocks[at].index()];
-            let Some((id, _)) = owner.piece() else {
-                at += 1;
-                continue;
-            };
-            let is_of = |block: &BlockId| {
-                self.owners[block.index()].piece().filter(|(piece, _)| *piece == id)
-            };
-            let run = blocks[at..].iter().map_while(is_of);
-            let (mut len, mut resident) = (0, 0);
-            for (_, is_resident) in run {
-                len += 1;
-                resident += u32::from(is_resident);
-            }
-            let first = at;
-            at += len;
-            // Both find a prefix of the request.
-            if hits == first {
-                hits += resident as usize;
-            }
-            if lru_hits == first {
-                let end = (self.pieces.lru_end(id) as usize).clamp(first, at);
-                lru_hits += end - first;
-            }
-            let Some(piece) = self.pieces.get(id) else {
-                continue;
-            };
-            let (to, gap_s) = (at as u32, (piece.age_s(self.now) - lag_s).max(0.0));
-            known = to;
-            // The request continues another one if it has half of it.
-            let is_half = u64::from(to) * 2 >= u64::from(piece.len);
-            let before = Predecessor { features: piece.features, gap_s };
-            continues = is_half.then_some(before);
-            self.pass(id, to, resident, lag_s);
-        }
-        if !blocks.is_empty() {
-            let len = blocks.len() as u32;
-            let features = Features::new(access, len, known, continues);
+        let PassedPrefix { known, continues, hits, lru_hits } =
+            self.pass_all(blocks, &missing_owners, lag_s);
+        let len = blocks.len() + missing.len();
+        if len > 0 {
+            let features = Features::new(access, len as u32, known, continues);
             let features = features.without(self.options.hidden);
-            let owner = Owner::of(self.pieces.add(len, known, features, self.now));
+            let piece = self.pieces.add(len as u32, known, features, self.now);
             for block in blocks {
-                self.owners[block.index()] = owner;
+                self.owners[block.index()] = Owner::of(piece);
             }
+            // As if they had been here, and were evicted at once.
+            for &hash in missing.iter().rev() {
+                if let Some(id) = piece {
+                    self.ghosts.evicted(hash, id, &self.pieces);
+                    self.pieces.shrink(id, true);
+                }
+            }
+            self.ghosts.end_run();
         }
         let ghosts = (self.capacity as u64 * GHOST_BLOCKS_PER_BLOCK).max(LEAST_GHOST_BLOCKS);
         let pieces = (self.capacity / BLOCKS_PER_GHOST_PIECE).max(LEAST_GHOST_PIECES);
         self.pieces.limit_ghosts(pieces, ghosts);
         let candidates = self.num_candidates;
         let guard = self.guard.as_mut();
-        if guard.is_some_and(|guard| guard.served(hits, lru_hits, blocks.len(), candidates)) {
-            let blocks: Vec<_> = (0..candidates).map(|at| self.candidates.at(0, at)).collect();
-            for block in blocks {
-                self.sort(block);
-            }
+        if guard.is_some_and(|guard| guard.served(hits, lru_hits, len, candidates)) {
+            self.sort_all();
         }
+    }
+
+    fn serve_tier(&mut self) {
+        self.ghosts.keep_all();
+    }
+
+    fn admits(&mut self, newcomer: &Newcomer) -> bool {
+        self.is_worth_a_victim(newcomer)
+    }
+
+    fn chance_of_use(&mut self, newcomer: &Newcomer) -> Option<f64> {
+        self.chance_within_residence(newcomer)
+    }
+
+    fn store(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
+        self.store_in_tier(block, hash, access);
     }
 
     fn offer(&mut self, block: BlockId) {
@@ -419,6 +464,11 @@ impl Policy for Hazard {
             return;
         };
         self.ghosts.evicted(hash, id, &self.pieces);
+        if let Some(piece) = self.pieces.get(id) {
+            let age_s = piece.age_s(self.now);
+            let mean_s = self.residence_s.unwrap_or(age_s);
+            self.residence_s = Some(mean_s + (age_s - mean_s) * RESIDENCE_SHARE);
+        }
         self.pieces.shrink(id, true);
     }
 

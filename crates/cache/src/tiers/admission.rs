@@ -21,6 +21,12 @@ pub enum Admission {
         /// At least 1.
         times: u32,
     },
+    /// Units whose chance of another use here, as the tier's policy has learned it, is at least
+    /// this, and those of which it has learned nothing.
+    Likely {
+        /// From 0 to 1.
+        chance: f64,
+    },
     /// Units expected to save this many seconds of computation for each gigabyte written: the
     /// chance of another use × (computing - loading) ÷ bytes.
     Worth {
@@ -34,6 +40,8 @@ pub enum Admission {
 pub(super) struct AdmissionCandidate<'a> {
     pub(super) name: BlockHash,
     pub(super) access: &'a Access,
+    /// The chance of another use that the tier's policy learned.
+    pub(super) learned: Option<f64>,
     /// Computing it again.
     pub(super) compute_s: f64,
     /// Loading it.
@@ -73,6 +81,7 @@ impl Admission {
         match self {
             Self::Always => true,
             Self::Offered { times } => offers.count(candidate.name) >= times,
+            Self::Likely { chance } => candidate.learned.is_none_or(|learned| learned >= chance),
             Self::Worth { seconds_per_gb } => {
                 let predicted = candidate.access.p_continue;
                 let reuse = predicted.map_or(USUAL_REUSE, |predicted| predicted.value());
@@ -93,6 +102,7 @@ mod tests {
         AdmissionCandidate {
             name: BlockHash::from_u64(1),
             access,
+            learned: None,
             compute_s,
             load_s: 0.01,
             bytes: 1_000_000,
@@ -111,6 +121,17 @@ mod tests {
         }
         assert_eq!(offers.counts.len(), COUNTED, "memory is bounded");
         assert!(!twice.admits(&candidate(&access, 1.0), &mut offers), "forgotten");
+    }
+
+    #[test]
+    fn what_is_likely_enough_or_unknown_is_taken() {
+        let mut offers = Offers::default();
+        let access = Access::default();
+        let likely = Admission::Likely { chance: 0.5 };
+        for (learned, is_admitted) in [(None, true), (Some(0.5), true), (Some(0.4), false)] {
+            let candidate = AdmissionCandidate { learned, ..candidate(&access, 1.0) };
+            assert_eq!(likely.admits(&candidate, &mut offers), is_admitted);
+        }
     }
 
     #[test]

@@ -83,7 +83,8 @@ pub(super) struct TierContents {
 }
 
 impl TierContents {
-    pub(super) fn new(capacity: usize, policy: Box<dyn Policy>, shares: Shares) -> Self {
+    pub(super) fn new(capacity: usize, mut policy: Box<dyn Policy>, shares: Shares) -> Self {
+        policy.serve_tier();
         let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
         Self {
             slots: vec![UnitSlot::Free; capacity],
@@ -125,6 +126,11 @@ impl TierContents {
         self.names.contains_key(&name)
     }
 
+    /// The chance that a unit that asks to be admitted is used again here, if it is known.
+    pub(super) fn chance_of_use(&mut self, name: BlockHash, access: &Access) -> Option<f64> {
+        self.policy.chance_of_use(&Newcomer { hash: name, access: *access })
+    }
+
     /// Gives `unit` a slot. What had to go for it is added to `evicted`.
     pub(super) fn begin(&mut self, unit: Link, access: &Access, evicted: &mut Vec<Link>) -> Begin {
         if self.names.contains_key(&unit.name) {
@@ -137,11 +143,13 @@ impl TierContents {
         let newcomer = Newcomer { hash: unit.name, access: *access };
         let slot = match self.free.pop() {
             Some(slot) => slot,
+            None if !self.policy.admits(&newcomer) => return Begin::Declined,
             None => match self.evict(access.now, &newcomer, unit.parent, evicted) {
                 Some(slot) => slot,
                 None => return Begin::Declined,
             },
         };
+        self.policy.store(slot, unit.name, access);
         self.slots[slot.index()] = UnitSlot::Writing(unit);
         self.names.insert(unit.name, slot);
         if let Some(owners) = &mut self.owners {
@@ -152,16 +160,13 @@ impl TierContents {
         Begin::Started
     }
 
-    /// The bytes of a unit that was begun are there: its first use.
-    pub(super) fn commit(&mut self, name: BlockHash, access: &Access) {
+    /// The bytes of a unit that was begun are there.
+    pub(super) fn commit(&mut self, name: BlockHash) {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
         self.slots[slot.index()] = UnitSlot::Resident { unit, pins: 0 };
         self.num_resident += 1;
-        self.policy.insert(slot, name, access);
-        // The use is reported before the offer, so that it counts in the policy's key.
-        self.policy.release(&[slot], access);
         // A tail may have come before its head, which then is no candidate.
         if self.is_leaf(name) {
             self.offer(slot);
@@ -173,21 +178,26 @@ impl TierContents {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
-        // The policy has not heard of it yet, so it has nothing to forget.
+        self.policy.forget(slot, name);
         self.leave(unit);
         self.slots[slot.index()] = UnitSlot::Free;
         self.free.push(slot);
     }
 
-    /// One use of a prompt's units, in order, by a request; those that are not here are skipped.
+    /// One use of a prompt's units, in order, by a request.
     pub(super) fn touch(&mut self, names: &[BlockHash], access: &Access) {
-        let slots: Vec<BlockId> =
-            names.iter().filter(|name| self.holds(**name)).map(|name| self.names[name]).collect();
+        let (mut slots, mut missing) = (Vec::new(), Vec::new());
+        for &name in names {
+            match self.names.get(&name) {
+                Some(&slot) => slots.push(slot),
+                None => missing.push(name),
+            }
+        }
         let candidates: Vec<BlockId> =
             slots.iter().copied().filter(|&slot| self.is_candidate(slot)).collect();
         // A policy hears only of uses of blocks that are not offered.
         candidates.iter().for_each(|&slot| self.withdraw(slot));
-        self.policy.release(&slots, access);
+        self.policy.release_some(&slots, &missing, access);
         if let Some(owners) = &mut self.owners {
             // Tail first, so that a tenant gives up tails before heads.
             slots.iter().rev().for_each(|&slot| owners.touch(slot));
@@ -466,7 +476,7 @@ mod tests {
         let access = Access::default();
         let begin = level.begin(unit(id, parent), &access, &mut evicted);
         assert_eq!(begin, Begin::Started);
-        level.commit(name(id), &access);
+        level.commit(name(id));
         level.check();
         evicted.into_iter().map(|unit| unit.name).collect()
     }
@@ -549,7 +559,7 @@ mod tests {
         // A head does not make room for its tail.
         let begun = level.begin(unit(9_000, None), &Access::default(), &mut Vec::new());
         assert_eq!(begun, Begin::Started);
-        level.commit(name(9_000), &Access::default());
+        level.commit(name(9_000));
         let tail = unit(9_009, Some(9_000));
         let begun = level.begin(tail, &Access::default(), &mut Vec::new());
         assert_eq!(begun, Begin::Declined);
@@ -576,7 +586,7 @@ mod tests {
             let mut link = unit(id, id.checked_sub(prompts).filter(|&parent| parent > 0));
             link.tenant = TenantTag(1);
             level.begin(link, &access, &mut Vec::new());
-            level.commit(name(id), &access);
+            level.commit(name(id));
         }
         level.check();
         assert_eq!(level.size().1, units / 2);
@@ -621,7 +631,7 @@ mod tests {
                         if rng.below(4) == 0 {
                             level.abort(name(id));
                         } else {
-                            level.commit(name(id), &access);
+                            level.commit(name(id));
                             resident.insert(id);
                         }
                     }

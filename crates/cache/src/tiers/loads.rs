@@ -10,7 +10,7 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, TierRun, load_all, plan};
 use super::told::link;
-use super::{Change, ChangeKind, Tiers};
+use super::{Change, ChangeKind, Tiers, WriteWhen};
 
 /// Factor by which a load may exceed its predicted time before it is computed instead.
 const PATIENCE: f64 = 1.25;
@@ -320,7 +320,11 @@ impl Tiers {
         match result {
             TransferResult::Done => {
                 // `Keep` goes out before `Release`, which drops the loaded bytes.
-                self.promote(link, from, now);
+                // A request that waits for it offers it at its end.
+                let is_offered_later = users > 0 && self.shelves[0].write == WriteWhen::AtEnd;
+                if !is_offered_later {
+                    self.promote(link, from, now);
+                }
                 // All users gave up meanwhile, or it was loaded ahead of need.
                 if users == 0 {
                     self.loads.units.remove(&name);
@@ -351,7 +355,7 @@ impl Tiers {
         if begun == Begin::Started {
             // There is no write to wait for: the bytes are in memory already.
             let name = link.name;
-            self.shelves[0].level.commit(name, &access);
+            self.shelves[0].level.commit(name);
             self.transfers.push(Transfer::Keep { name, tier });
             self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
         }

@@ -12,10 +12,10 @@ use headstart_core::{
 };
 
 use super::{
-    Admission, AssumedSpeed, Change, ChangeKind, Claim, FetchState, LoadWhen, Shares, TierConfig,
-    TierOccupancy, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, Change, ChangeKind, Claim, EndedUnit, FetchState, LoadWhen, Shares,
+    TierConfig, TierOccupancy, Tiers, TiersConfig, WriteWhen,
 };
-use crate::policy::Lru;
+use crate::policy::{Hazard, HazardOptions, Lru};
 
 mod hangs;
 mod warm;
@@ -335,9 +335,10 @@ fn what_the_device_evicts_comes_with_its_last_use() {
 fn random_traffic_keeps_the_invariants() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
-        let when = |rng: &mut Rng| match rng.below(2) {
+        let when = |rng: &mut Rng| match rng.below(3) {
             0 => WriteWhen::Through,
-            _ => WriteWhen::Back,
+            1 => WriteWhen::Back,
+            _ => WriteWhen::AtEnd,
         };
         let mut tiers = vec![
             tier(Tier::Host, 5, when(&mut rng), Admission::Always),
@@ -346,6 +347,12 @@ fn random_traffic_keeps_the_invariants() {
         ];
         if seed % 3 == 0 {
             tiers.remove(seed as usize % 2);
+        }
+        if seed % 2 == 0 {
+            for tier in &mut tiers {
+                let units = tier.capacity_units;
+                tier.policy = Box::new(Hazard::new(units, HazardOptions::default()));
+            }
         }
         let mut world = World::new(tiers);
         let mut fetched: Vec<Claim> = Vec::new();
@@ -358,6 +365,8 @@ fn random_traffic_keeps_the_invariants() {
                 4 => {
                     let access = world.access();
                     world.tiers.used(&[name(id)], &access);
+                    let ended = EndedUnit { unit: unit(id), blocks: &BLOCKS };
+                    world.tiers.ended(&[ended], &access);
                 }
                 5 => {
                     let claim = world.tiers.fetch(&unit(id), Nanos(step));

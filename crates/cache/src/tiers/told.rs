@@ -28,16 +28,15 @@ impl Tiers {
     }
 
     fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
-        let Some(writing) = self.writes.remove(&(id, tier)) else {
+        let Some(name) = self.writes.remove(&(id, tier)) else {
             return;
         };
         let Some(shelf) = self.shelf(tier) else {
             return;
         };
-        let name = writing.name;
         match result {
             TransferResult::Done => {
-                shelf.level.commit(name, &writing.access);
+                shelf.level.commit(name);
                 shelf.counts.stored += 1;
                 self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
             }
@@ -47,6 +46,7 @@ impl Tiers {
                 self.changes.push(Change { tier, name, kind: ChangeKind::NotStored });
             }
         }
+        self.write_ended();
     }
 
     fn lose(&mut self, tier: Tier, name: BlockHash) {
@@ -87,7 +87,7 @@ impl Tiers {
             }
             match begun {
                 Begin::Started => {
-                    shelf.level.commit(name, &access);
+                    shelf.level.commit(name);
                     self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
                 }
                 // Found again: another process has used it.

@@ -8,7 +8,7 @@ use headstart_cache::tiers::{AssumedSpeed, Shares};
 use headstart_core::{EngineModel, Tier};
 use headstart_sim::{Channel, SimMover};
 
-use super::{DISK, FleetShape, HOST, REMOTE, Recipe, tier};
+use super::{DISK, FleetShape, HOST, REMOTE, Recipe};
 use crate::config::ServeOptions;
 
 /// Empty tiers of these capacities, in units, the nearest first, as [`super::of`] would make them,
@@ -26,9 +26,11 @@ pub(crate) fn tiers(
     let place = options.context_cache.as_ref();
     let place = place.context("there are no lower tiers without --context-cache")?;
     // The same recipe as for a server, so that both decide by the same sizes.
-    let config = Recipe::new(options, place, shape)?.config(engine);
-    let of =
-        |&(which, units): &(Tier, usize)| tier(which, units, assumed(which), Shares::default());
+    let recipe = Recipe::new(options, place, shape)?;
+    let config = recipe.config(engine);
+    let of = |&(which, units): &(Tier, usize)| {
+        recipe.tier(which, units, assumed(which), Shares::default())
+    };
     let channels: Vec<(Tier, Channel)> = capacities
         .iter()
         .map(|&(tier, _)| {
@@ -41,8 +43,8 @@ pub(crate) fn tiers(
         })
         .collect();
     let mover = SimMover::new(config.unit_bytes, &channels);
-    let tiers = Tiers::new(config, capacities.iter().map(of).collect());
-    Ok((tiers, mover))
+    let tiers = capacities.iter().map(of).collect::<Result<_>>()?;
+    Ok((Tiers::new(config, tiers), mover))
 }
 
 fn assumed(tier: Tier) -> AssumedSpeed {

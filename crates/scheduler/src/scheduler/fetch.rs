@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-use headstart_cache::Tiers;
-use headstart_cache::tiers::{Claim, FetchState};
+use headstart_cache::tiers::{Claim, EndedUnit, FetchState};
+use headstart_cache::{Lease, Tiers};
 use headstart_core::cost::Work;
 use headstart_core::transfer::{Transfer, TransferReport};
 use headstart_core::{Access, EngineModel, Nanos};
@@ -364,12 +364,17 @@ impl Scheduler {
         self.announce_tiers();
     }
 
-    /// A sequence ends: its prompt and answer were used once.
-    pub(super) fn use_units(&mut self, sequence: &Sequence, now: Nanos) {
-        if let Some(tiers) = &mut self.tiers {
-            let names = sequence.units(tiers.config().unit_blocks);
-            tiers.used(&names, &sequence.access(now));
-        }
+    /// A sequence ends that has computed the blocks of `lease`: its prompt and answer were used
+    /// once.
+    pub(super) fn use_units(&mut self, sequence: &Sequence, lease: &Lease, access: &Access) {
+        let Some(tiers) = &mut self.tiers else { return };
+        let unit_blocks = tiers.config().unit_blocks;
+        tiers.used(&sequence.units(unit_blocks), access);
+        let units = lease.blocks()[..lease.committed()].chunks_exact(unit_blocks).enumerate();
+        let units = units
+            .map(|(number, blocks)| EndedUnit { unit: sequence.unit(number, unit_blocks), blocks });
+        tiers.ended(&units.collect::<Vec<_>>(), access);
+        self.announce_tiers();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use headstart_cache::policy::Lru;
+use headstart_cache::policy::{Hazard, HazardOptions, Lru};
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
@@ -206,14 +206,18 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
     let mut tier = |tier, capacity_units| TierConfig {
         tier,
         capacity_units,
-        policy: Box::new(Lru::new(capacity_units)),
+        policy: match rng.below(2) {
+            0 => Box::new(Lru::new(capacity_units)),
+            _ => Box::new(Hazard::new(capacity_units, HazardOptions::default())),
+        },
         admission: match rng.below(3) {
             0 => Admission::Offered { times: 2 },
             _ => Admission::Always,
         },
-        write: match rng.below(2) {
+        write: match rng.below(3) {
             0 => WriteWhen::Through,
-            _ => WriteWhen::Back,
+            1 => WriteWhen::Back,
+            _ => WriteWhen::AtEnd,
         },
         shares: Shares { each: seed.is_multiple_of(3).then_some(9), ..Shares::default() },
         assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: [5e5, 1e6, 1e9][rng.below(3)] },

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_cache::policy::Lru;
+use headstart_cache::policy::{Hazard, HazardOptions, Lru};
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
@@ -18,7 +18,7 @@ use headstart_core::{
     RouteKey, SeqId, TenantTag, Tier, TokenId,
 };
 use headstart_dst::index::ReferenceIndex;
-use headstart_router::index::{PrefixIndex, Prompt, ResidentBlock, RunIndex, Update};
+use headstart_router::index::{Limits, PrefixIndex, Prompt, ResidentBlock, RunIndex, Update};
 use headstart_scheduler::{QueueOrder, Scheduler, SchedulerConfig, Submission, Submit};
 
 const BLOCK_SIZE: usize = 4;
@@ -151,14 +151,18 @@ fn tiers(rng: &mut Rng) -> Tiers {
     let mut tier = |tier, capacity_units| TierConfig {
         tier,
         capacity_units,
-        policy: Box::new(Lru::new(capacity_units)),
+        policy: match rng.below(2) {
+            0 => Box::new(Lru::new(capacity_units)),
+            _ => Box::new(Hazard::new(capacity_units, HazardOptions::default())),
+        },
         admission: match rng.below(3) {
             0 => Admission::Offered { times: 2 },
             _ => Admission::Always,
         },
-        write: match rng.below(2) {
+        write: match rng.below(3) {
             0 => WriteWhen::Through,
-            _ => WriteWhen::Back,
+            1 => WriteWhen::Back,
+            _ => WriteWhen::AtEnd,
         },
         shares: Shares::default(),
         assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
@@ -192,7 +196,10 @@ impl World {
         };
         let index = ReferenceIndex::new("m");
         let block_size = Some(BLOCK_SIZE as u32);
-        let fast = RunIndex::new("m");
+        // Tiers that are written at the end of a request may announce a unit whose parent has left
+        // long ago: the index must not have forgotten the parent, or the unit waits for it.
+        let limits = Limits { min_departed: 1 << 16, ..Limits::default() };
+        let fast = RunIndex::with_limits("m", limits);
         index.update(REPLICA, Update::Track { block_size }, Nanos(0));
         fast.update(REPLICA, Update::Track { block_size }, Nanos(0));
         Self {

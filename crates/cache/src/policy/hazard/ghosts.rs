@@ -44,15 +44,32 @@ pub(super) struct GhostNames {
     /// at the first missing block of a request.
     run: Option<PieceId>,
     next_offset: Option<u32>,
+    keeps_all: bool,
 }
 
 impl GhostNames {
+    /// From now on all names are kept, so that each block is found by itself.
+    pub(super) fn keep_all(&mut self) {
+        self.keeps_all = true;
+    }
+
+    /// The place in its request of a block that was evicted, if its name is kept.
+    pub(super) fn place(&self, hash: BlockHash) -> Option<u32> {
+        if let Some(last) = self.last.filter(|last| last.hash == hash) {
+            return Some(last.place);
+        }
+        let name = name(hash);
+        let kept = self.names.find(place(name), |kept| kept.name == name)?;
+        Some(kept.place >> 1)
+    }
+
     /// The last resident block of a piece is evicted.
     pub(super) fn evicted(&mut self, hash: BlockHash, piece: PieceId, pieces: &OwnedPieces) {
         let Some(owner) = pieces.get(piece) else {
             return;
         };
-        let (place, is_sampled) = (owner.last_resident(), is_sampled(hash, owner.len));
+        let is_sampled = self.keeps_all || is_sampled(hash, owner.len);
+        let place = owner.last_resident();
         let evicted = EvictedBlock { hash, piece, place, is_sampled };
         if let Some(last) = self.last.replace(evicted)
             && (last.piece != piece || last.is_sampled)
@@ -73,7 +90,8 @@ impl GhostNames {
         let run = self.run.filter(|_| is_next).and_then(|id| {
             let piece = pieces.get(id)?;
             // Of the names within a piece, those that are kept decide.
-            (offset < piece.len && !is_sampled(hash, piece.len)).then_some(id)
+            let is_sampled = self.keeps_all || is_sampled(hash, piece.len);
+            (offset < piece.len && !is_sampled).then_some(id)
         });
         self.run = run.or_else(|| self.look_up(hash, pieces));
         self.run

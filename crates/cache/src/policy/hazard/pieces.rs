@@ -11,6 +11,7 @@ use headstart_core::BlockId;
 
 use super::age::{AGES, TICKS, start_s};
 use super::features::Features;
+use super::rates::DEGREES;
 use super::window::{Boundary, LruWindow};
 
 /// Bits of a piece's number that are its place; the others count the pieces that had the place.
@@ -51,7 +52,7 @@ pub(super) struct OwnedPiece {
     /// State for which, and refresh at which, `worths` was computed; [`NO_STATE`] for none.
     worths_state: u8,
     worths_refresh: u8,
-    /// The share that a later request has superseded: 0 under 50 %, 1 to 95 %, 2 above.
+    /// The degree to which later requests have superseded it, below [`DEGREES`].
     pub(super) superseded: u8,
     /// Step of its age, or [`ENDED`].
     age: u8,
@@ -153,6 +154,11 @@ impl OwnedPiece {
         u64::from(self.len - self.from)
     }
 
+    /// Whether some of its blocks are evicted.
+    pub(super) fn has_ghosts(&self) -> bool {
+        self.num_ghosts() > 0
+    }
+
     /// Evicted blocks.
     fn num_ghosts(&self) -> u64 {
         u64::from((self.len - self.from).saturating_sub(self.resident))
@@ -175,9 +181,14 @@ impl OwnedPiece {
 
     /// State of the last resident block.
     pub(super) fn tail_state(&self) -> usize {
-        let last = self.last_resident();
-        let part = if last + 1 >= self.len { 2 } else { usize::from(last >= self.known) };
-        part * 3 + usize::from(self.superseded)
+        self.state_at(self.last_resident())
+    }
+
+    /// State of the block at a place in the request.
+    pub(super) fn state_at(&self, place: u32) -> usize {
+        let is_last = u64::from(place) + 1 >= u64::from(self.len);
+        let part = if is_last { 2 } else { usize::from(place >= self.known) };
+        part * DEGREES + usize::from(self.superseded)
     }
 
     /// Parts of the request, each with its first block, the block behind it, and its state: known
@@ -185,7 +196,7 @@ impl OwnedPiece {
     pub(super) fn parts(&self) -> [(u32, u32, usize); 3] {
         let last = self.len.saturating_sub(1);
         let known = self.known.min(last);
-        let state = |part: usize| part * 3 + usize::from(self.superseded);
+        let state = |part: usize| part * DEGREES + usize::from(self.superseded);
         [(0, known, state(0)), (known, last, state(1)), (last, self.len, state(2))]
     }
 }
@@ -326,6 +337,11 @@ impl OwnedPieces {
         });
     }
 
+    /// A ghost of a piece is resident again.
+    pub(super) fn grow(&mut self, id: PieceId) {
+        self.change(id, |piece| piece.resident += 1);
+    }
+
     /// Changes what is left of a piece; ends it if that is nothing.
     fn change(&mut self, id: PieceId, change: impl FnOnce(&mut OwnedPiece)) {
         let Some(piece) = self.get_mut(id) else {
@@ -340,6 +356,10 @@ impl OwnedPieces {
         let piece = self.pieces[id.place()];
         if self.is_in_window(&piece) {
             self.window.changed(before, piece.num_left());
+        }
+        if !was_resident && is_resident {
+            // Its name stays among the ghosts', where it counts no more.
+            self.num_ghosts -= 1;
         }
         if was_resident && !is_resident {
             self.num_ghosts += 1;

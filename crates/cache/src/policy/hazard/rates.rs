@@ -8,15 +8,21 @@
 use super::age::{AGES, probability_of, start_s, step, width_s};
 use super::features::{Features, STAGES, VALUES};
 
-/// States of a block: its part of the request, times how far a later request has superseded it.
-pub(super) const STATES: usize = 9;
+/// Degrees to which a later request has superseded a request, by the share of its blocks that it
+/// took: up to 50 %, up to 95 %, more.
+pub(super) const DEGREES: usize = 3;
 
-/// The state of a request's last block while no later request has any of it.
-pub(super) const LAST_BLOCK: usize = 6;
+/// States of a block: its part of the request, by the degree to which that is superseded.
+pub(super) const STATES: usize = 3 * DEGREES;
 
-/// Ages of one factor.
-const AGES_PER_FACTOR: usize = 4;
-const FACTOR_AGES: usize = AGES / AGES_PER_FACTOR;
+/// The state of a request's last block that no later request has superseded.
+pub(super) const LAST_BLOCK: usize = 2 * DEGREES;
+
+/// Steps of age that share a factor, by stage, and the least. The end of an answer and the gaps so
+/// far tell when a request returns: there finer steps find a point more. The other stages only
+/// learn more slowly with them.
+const AGES_PER_FACTOR: [usize; STAGES] = [2, 2, 2, 4, 4, 4, 4, 4, 4];
+const FINEST: usize = 2;
 
 /// Kinds of states that have factors of their own: superseded, last block, others.
 const KINDS: usize = 3;
@@ -52,12 +58,17 @@ pub(super) struct Rates {
     refreshed: u8,
 }
 
+/// Factors of a value of a stage.
+const fn factors_of(stage: usize) -> usize {
+    AGES / AGES_PER_FACTOR[stage] * KINDS
+}
+
 /// The first factor of each stage.
 const STAGE_STARTS: [usize; STAGES + 1] = {
     let mut starts = [0; STAGES + 1];
     let mut stage = 0;
     while stage < STAGES {
-        starts[stage + 1] = starts[stage] + VALUES[stage] * FACTOR_AGES * KINDS;
+        starts[stage + 1] = starts[stage] + VALUES[stage] * factors_of(stage);
         stage += 1;
     }
     starts
@@ -116,8 +127,8 @@ impl Rates {
             self.base[state][age].exposure += exposure;
             self.base[STATES][age].exposure += exposure;
             let mut expected = self.hazards[state][age] * exposure as f32;
-            for &row in rows {
-                let count = &mut self.factors[factor_index(row, age, state)];
+            for (stage, &row) in rows.iter().enumerate() {
+                let count = &mut self.factors[factor_index(stage, row, age, state)];
                 count.exposure += expected;
                 expected *= factor(*count);
             }
@@ -129,20 +140,22 @@ impl Rates {
         let age = step(age_s);
         self.base[state][age].returns += share;
         self.base[STATES][age].returns += share;
-        for &row in rows {
-            self.factors[factor_index(row, age, state)].returns += share as f32;
+        for (stage, &row) in rows.iter().enumerate() {
+            self.factors[factor_index(stage, row, age, state)].returns += share as f32;
         }
     }
 
     /// Returns per second of exposure, by age; 0 for ages below that of a factor before `from`.
     pub(super) fn hazards(&self, rows: &StageRows, state: usize, from: usize) -> [f32; AGES] {
         let mut hazards = [0.0; AGES];
-        for group in from / AGES_PER_FACTOR..FACTOR_AGES {
-            let first = group * AGES_PER_FACTOR;
-            let factors =
-                rows.iter().map(|&row| factor(self.factors[factor_index(row, first, state)]));
+        for group in from / FINEST..AGES / FINEST {
+            let first = group * FINEST;
+            let factors = rows
+                .iter()
+                .enumerate()
+                .map(|(stage, &row)| factor(self.factors[factor_index(stage, row, first, state)]));
             let product: f32 = factors.product();
-            let ages = first..first + AGES_PER_FACTOR;
+            let ages = first..first + FINEST;
             for (hazard, base) in hazards[ages.clone()].iter_mut().zip(&self.hazards[state][ages]) {
                 *hazard = base * product;
             }
@@ -199,16 +212,16 @@ pub(super) type StageRows = [u32; STAGES];
 /// Returns the rows of a request's features.
 pub(super) fn rows(features: &Features) -> StageRows {
     let values = features.values();
-    std::array::from_fn(|stage| (STAGE_STARTS[stage] + values[stage] * FACTOR_AGES * KINDS) as u32)
+    std::array::from_fn(|stage| (STAGE_STARTS[stage] + values[stage] * factors_of(stage)) as u32)
 }
 
-fn factor_index(row: u32, age: usize, state: usize) -> usize {
-    let kind = match (state / 3, state % 3) {
+fn factor_index(stage: usize, row: u32, age: usize, state: usize) -> usize {
+    let kind = match (state / DEGREES, state % DEGREES) {
         (_, 1..) => 2,
         (2, _) => 1,
         _ => 0,
     };
-    row as usize + age / AGES_PER_FACTOR * KINDS + kind
+    row as usize + age / AGES_PER_FACTOR[stage] * KINDS + kind
 }
 
 fn factor(count: RateCount<f32>) -> f32 {

@@ -15,7 +15,7 @@ const STATES: usize = 9;
 /// Returns, and exposure to them.
 type Counts = (f64, f64);
 
-/// A stage, the value of its features, four ages, and the kind of state.
+/// A stage, the value of its features, some ages, and the kind of state.
 type FactorKey = (usize, Vec<i64>, usize, usize);
 
 /// A request, which owns what later requests have not taken.
@@ -124,7 +124,8 @@ impl PlainHazard {
 
     fn key(owner: &Owner, stage: usize, age: usize, state: usize) -> FactorKey {
         let kind = if state.is_multiple_of(3) { usize::from(state == 6) } else { 2 };
-        (stage, owner.stages[stage].clone(), age / 4, kind)
+        let ages = if stage < 3 { 2 } else { 4 };
+        (stage, owner.stages[stage].clone(), age / ages, kind)
     }
 
     fn factor(&self, key: &FactorKey) -> f64 {
@@ -186,7 +187,7 @@ impl PlainHazard {
         }
         let owner = &mut self.owners[owner];
         let covered = to as f64 / owner.len as f64;
-        let superseded = if covered > 0.95 { 2 } else { usize::from(covered > 0.5) };
+        let superseded = usize::from(covered > 0.5) + usize::from(covered > 0.95);
         owner.superseded = owner.superseded.max(superseded);
         owner.from = owner.from.max(to);
     }
