@@ -17,6 +17,7 @@ use super::{
 };
 use crate::policy::{Hazard, HazardOptions, Lru};
 
+mod ended;
 mod hangs;
 mod warm;
 

@@ -1,0 +1,46 @@
+//! Tiers that are written when a request ends.
+
+use super::*;
+use crate::tiers::MOST_WRITES;
+
+fn end(world: &mut World, ids: std::ops::RangeInclusive<u64>) {
+    let access = world.access();
+    let names: Vec<_> = ids.clone().map(name).collect();
+    world.tiers.used(&names, &access);
+    let units: Vec<_> = ids.map(|id| EndedUnit { unit: unit(id), blocks: &BLOCKS }).collect();
+    world.tiers.ended(&units, &access);
+    world.settle();
+}
+
+#[test]
+fn a_long_prompt_is_written_as_earlier_writes_end() {
+    let mut world = World::new(vec![tier(Tier::Disk, 2_000, WriteWhen::AtEnd, Admission::Always)]);
+    world.commit(1);
+    assert_eq!(world.mover.waiting.len(), 0, "computed, but its request has not ended");
+    end(&mut world, 1..=1_000);
+    assert_eq!(world.mover.waiting.len(), MOST_WRITES);
+    // The device loses the last ten before their turn.
+    (991..=1_000).for_each(|id| world.tiers.evicted(name(id), Nanos(1)));
+    world.finish();
+    assert_eq!(world.names_in(Tier::Disk), (1..=990).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_unit_follows_those_before_it_or_is_not_written() {
+    let mut world = World::new(vec![tier(Tier::Disk, 9, WriteWhen::AtEnd, Admission::Always)]);
+    end(&mut world, 5..=6);
+    end(&mut world, 11..=12);
+    world.finish();
+    assert_eq!(world.names_in(Tier::Disk), [11, 12]);
+}
+
+#[test]
+fn a_unit_that_the_nearest_tier_declines_is_offered_to_the_next() {
+    let never = Admission::Offered { times: 9 };
+    let host = tier(Tier::Host, 9, WriteWhen::AtEnd, never);
+    let disk = tier(Tier::Disk, 9, WriteWhen::Back, Admission::Always);
+    let mut world = World::new(vec![host, disk]);
+    end(&mut world, 1..=1);
+    world.finish();
+    assert_eq!((world.names_in(Tier::Host), world.names_in(Tier::Disk)), (vec![], vec![1]));
+}
