@@ -3,7 +3,7 @@
 
     python3 bench/eviction/hazard.py [--binary target/release/headstart] [--data ../shared/data]
                                      [--work bench/eviction/work] [--only NAME ...] [--seeds 1,2,3]
-                                     [--table cells|halves|ablations]
+                                     [--table cells|halves|ablations|times]
 
 A cell is 100 * (hits - LRU's) / (Belady's - LRU's), in block hits, as the mean over the seeds; in
 brackets the block hit rate less LRU's, in points, at the seed where it is least. Ablations need a
@@ -11,6 +11,7 @@ build with `--features headstart/ablations`.
 
 `halves` splits the recorded sessions into two by their numbers and replays each half alone. The
 policy's constants were chosen by replays of the even half, and the odd half is reported beside it.
+`times` rounds the arrivals down to whole minutes, and sets them all to 0.
 Traces that are not there are skipped, by name.
 """
 
@@ -60,6 +61,11 @@ def main():
                 halves = [split(options, path, half) for path in traces()]
                 if all(halves):
                     report(options, f"{name}, {half} sessions", halves, ["hazard", "wa"])
+        elif options.table == "times":
+            report(options, name, traces(), ["hazard"])
+            for label, unit_ns in (("whole minutes", 60 * 10**9), ("all at 0", None)):
+                rounded = [round_times(options, path, unit_ns) for path in traces()]
+                report(options, f"{name}, arrivals: {label}", rounded, ["hazard"])
         elif options.table == "ablations":
             report(options, name, traces(), ABLATIONS)
         else:
@@ -73,7 +79,7 @@ def parse():
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("bench/eviction/work"))
     parser.add_argument("--only", nargs="*", help="workloads whose name contains one of these")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--table", choices=["cells", "halves", "ablations"], default="cells")
+    parser.add_argument("--table", choices=["cells", "halves", "ablations", "times"], default="cells")
     options = parser.parse_args()
     options.seeds = options.seeds.split(",")
     return options
@@ -125,6 +131,19 @@ def split(options, path, half):
                     continue
             out.write(line)
     return target if has_sessions else None
+
+
+def round_times(options, path, unit_ns):
+    """The trace with arrivals rounded down to a unit; `None` for all at 0."""
+    target = options.work / f"{path.stem}-{unit_ns or 'still'}.jsonl"
+    with open(path) as source, open(target, "w") as out:
+        for line in source:
+            row = json.loads(line)
+            if "arrival_ns" in row:
+                row["arrival_ns"] = row["arrival_ns"] // unit_ns * unit_ns if unit_ns else 0
+                line = json.dumps(row, separators=(",", ":")) + "\n"
+            out.write(line)
+    return target
 
 
 def report(options, name, paths, policies):

@@ -55,6 +55,14 @@ pub fn reads_predictions(spec: &str) -> bool {
     ONLINE.iter().any(|entry| entry.name == name && entry.reads_predictions)
 }
 
+/// Whether the policy that `spec` names learns from the ends of answers: then a lower tier that it
+/// rules is best written when a request ends.
+#[must_use]
+pub fn learns_ends(spec: &str) -> bool {
+    let name = SpecOptions::new(spec).name;
+    ONLINE.iter().any(|entry| entry.name == name && entry.learns_ends)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +102,6 @@ mod tests {
     fn who_reads_predictions_is_told_by_the_name() {
         assert!(reads_predictions("lpc") && reads_predictions("lpc:no-decay:charge=5"));
         assert!(!reads_predictions("lru") && !reads_predictions("wa:lpc"));
+        assert!(learns_ends("hazard:no-guard") && !learns_ends("lru"));
     }
 }

@@ -29,7 +29,7 @@ mod workload_aware;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use crate::future::Future;
-pub use crate::names::{by_name, offline, reads_predictions};
+pub use crate::names::{by_name, learns_ends, offline, reads_predictions};
 pub use arc::Arc;
 pub use belady::Belady;
 pub use continuation::ContinuationOracle;
@@ -60,6 +60,8 @@ pub(crate) struct NamedPolicy<M> {
     pub(crate) name: &'static str,
     /// Whether it reads [`Access::p_continue`].
     pub(crate) reads_predictions: bool,
+    /// Whether it learns from [`Access::finish`].
+    pub(crate) learns_ends: bool,
     pub(crate) make: M,
 }
 
@@ -91,9 +93,12 @@ pub(crate) const ONLINE: &[NamedPolicy<PolicyConstructor>] = &[
         let options = WaOptions::read(options)?;
         Ok(Box::new(WorkloadAware::new(at.capacity, options)))
     }),
-    named("hazard", |at, options| {
-        Ok(Box::new(Hazard::new(at.capacity, HazardOptions::read(options))))
-    }),
+    NamedPolicy {
+        learns_ends: true,
+        ..named("hazard", |at, options| {
+            Ok(Box::new(Hazard::new(at.capacity, HazardOptions::read(options))))
+        })
+    },
     NamedPolicy {
         reads_predictions: true,
         ..named("lpc", |at, options| {
@@ -125,7 +130,7 @@ pub(crate) const OFFLINE: &[NamedPolicy<OfflineConstructor>] = &[
 ];
 
 const fn named<M: Copy>(name: &'static str, make: M) -> NamedPolicy<M> {
-    NamedPolicy { name, reads_predictions: false, make }
+    NamedPolicy { name, reads_predictions: false, learns_ends: false, make }
 }
 
 const fn names<M, const N: usize>(policies: &[NamedPolicy<M>]) -> [&'static str; N] {

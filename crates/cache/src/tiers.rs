@@ -148,8 +148,6 @@ pub struct Tiers {
     shelves: Vec<Shelf>,
     /// Units whose blocks are all on the device, where a tier wants what the device evicts.
     on_device: HashMap<BlockHash, OnDevice>,
-    /// Units of requests that have ended, which wait for their write.
-    ended: EndedUnits,
     /// Units on their way to a tier.
     writes: HashMap<(TransferId, Tier), BlockHash>,
     loads: Loads,
@@ -168,6 +166,8 @@ struct Shelf {
     write: WriteWhen,
     speed: Speed,
     counts: TierCounts,
+    /// Units of requests that have ended, which wait for their write.
+    ended: EndedUnits,
 }
 
 /// A unit on the device.
@@ -194,12 +194,12 @@ impl Tiers {
             write: tier.write,
             speed: Speed::new(tier.assumed, config.unit_bytes),
             counts: TierCounts::default(),
+            ended: EndedUnits::default(),
         };
         Self {
             config,
             shelves: tiers.into_iter().map(shelf).collect(),
             on_device: HashMap::new(),
-            ended: EndedUnits::default(),
             writes: HashMap::new(),
             loads: Loads::default(),
             offers: Offers::default(),
@@ -252,7 +252,7 @@ impl Tiers {
     /// The device has evicted the block called `name`. Its bytes are there until the next step,
     /// which reads them before it overwrites any.
     pub fn evicted(&mut self, name: BlockHash, now: Nanos) {
-        self.ended.left_device(name);
+        self.shelves.iter_mut().for_each(|shelf| shelf.ended.left_device(name));
         let Some(OnDevice { unit, blocks, access }) = self.on_device.remove(&name) else {
             return;
         };
@@ -332,7 +332,10 @@ impl Tiers {
         let candidate = AdmissionCandidate {
             name: link.name,
             access,
-            learned: shelf.level.chance_of_use(link.name, &in_units),
+            learned: match shelf.admission {
+                Admission::Likely { .. } => shelf.level.chance_of_use(link.name, &in_units),
+                _ => None,
+            },
             compute_s: self.config.engine.prefill_s(before, tokens, 0.0),
             load_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
             bytes: self.config.unit_bytes,

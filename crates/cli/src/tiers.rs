@@ -122,8 +122,8 @@ struct Recipe {
     shares: Shares,
     most_at_hand: usize,
     block_size: usize,
-    /// The policy of all tiers: `hazard` with its options, or LRU.
-    hazard: Option<String>,
+    /// The policy of all tiers, if it learns from the ends of answers; else they have LRU.
+    learned: Option<String>,
 }
 
 /// The tiers that the options ask for, if they ask for any.
@@ -256,7 +256,7 @@ impl Recipe {
             shares,
             most_at_hand,
             block_size: shape.block_size,
-            hazard: options.policy.clone().filter(|policy| is_hazard(policy)),
+            learned: options.policy.clone().filter(|policy| policy::learns_ends(policy)),
         })
     }
 
@@ -370,12 +370,12 @@ impl Recipe {
         shares: Shares,
     ) -> Result<TierConfig> {
         let lru = tier(which, capacity_units, assumed, shares);
-        let Some(hazard) = &self.hazard else {
+        let Some(learned) = &self.learned else {
             return Ok(lru);
         };
         let block_tokens = (self.store.unit_blocks * self.block_size) as u32;
         let setting = Setting { capacity: capacity_units, block_tokens };
-        let policy = policy::by_name(hazard, setting).map_err(usage)?;
+        let policy = policy::by_name(learned, setting).map_err(usage)?;
         // It knows how an answer ended only then. Both tiers are written, so that a restart finds
         // what was in host memory.
         let (admission, write) = (Admission::Likely { chance: LEAST_CHANCE }, WriteWhen::AtEnd);
@@ -453,11 +453,6 @@ fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     let seconds = |hours: f64| (hours * 3_600.0) as u64;
     let named = |tenant: &Tenant| Some((tenant.tag, seconds(tenant.hours?)));
     Lifetimes { each_s: Some(seconds(hours)), named_s: tenants.iter().filter_map(named).collect() }
-}
-
-/// Whether a policy is `hazard`, with or without options.
-fn is_hazard(policy: &str) -> bool {
-    policy.split(':').next() == Some("hazard")
 }
 
 /// A tier that takes every unit and evicts the least recently used one.

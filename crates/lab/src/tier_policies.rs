@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use headstart_cache::Policy;
-use headstart_cache::policy::{self, Setting};
+use headstart_cache::policy::{self, PolicyError, Setting};
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::{Tier, TraceRequest};
+use headstart_core::{Tier, TraceRequest, UsageError};
 use headstart_sim::TierReplay;
 use headstart_trace::Reader;
 
@@ -21,6 +21,9 @@ use headstart::parts::{parallel, policy_option, threads, unknown_engine};
 
 /// Tokens of a block, for policies that weigh them.
 const BLOCK_TOKENS: u32 = 64;
+
+/// Why a policy can be made: `run` has made each of them.
+const CHECKED: &str = "the policies were checked";
 
 const POLICIES: &str = "lru,fifo,s3fifo,sieve,arc,gdsf,tlru,wa,hazard";
 
@@ -73,6 +76,9 @@ pub(crate) struct TierPolicies {
 
 /// Replays the trace for each policy and size of the disk, and prints a table.
 pub(crate) fn run(options: &TierPolicies) -> Result<()> {
+    for name in options.policies.iter().chain([&options.device_policy]) {
+        policy_of(name, 1).map_err(|error| UsageError(error.to_string()))?;
+    }
     let name = options.trace.display().to_string();
     let raw = File::open(&options.trace).with_context(|| format!("cannot read {name}"))?;
     let mut requests = Vec::new();
@@ -82,11 +88,18 @@ pub(crate) fn run(options: &TierPolicies) -> Result<()> {
     let distinct: HashSet<u64> =
         requests.iter().flat_map(|request| request.blocks.iter()).collect();
     let blocks = |percent: f64| (distinct.len() as f64 * percent / 100.0) as usize;
-    ensure!(
-        blocks(options.device.min(options.host)) > 0,
-        "{name}: the sizes are less than a block of {} distinct ones",
-        distinct.len()
-    );
+    let sizes = options.disk.iter().chain([&options.device, &options.host]);
+    for &percent in sizes {
+        ensure!(
+            (0.0..=100.0).contains(&percent) && blocks(percent) > 0,
+            "{percent} % of the {} distinct blocks of {name}: expected at least one of them, and \
+             at most all",
+            distinct.len()
+        );
+    }
+    for percent in &options.least_chance {
+        ensure!((0.0..=100.0).contains(percent), "--least-chance {percent}: expected 0 to 100");
+    }
     println!(
         "| policy | least chance | disk | found | device | host | disk | written to disk, blocks \
          | found for each |"
@@ -130,11 +143,11 @@ impl Cell<'_> {
             engine: unknown_engine(),
             load: LoadWhen::Always,
         };
-        let is_learned = self.policy.starts_with("hazard");
+        let is_learned = policy::learns_ends(self.policy);
         let tier = |tier, capacity_units| TierConfig {
             tier,
             capacity_units,
-            policy: policy_of(self.policy, capacity_units),
+            policy: policy_of(self.policy, capacity_units).expect(CHECKED),
             admission: match tier {
                 Tier::Disk => Admission::Likely { chance: self.least_chance / 100.0 },
                 _ => Admission::Always,
@@ -150,7 +163,7 @@ impl Cell<'_> {
         let tiers =
             vec![tier(Tier::Host, blocks(options.host)), tier(Tier::Disk, blocks(self.disk))];
         let device = blocks(options.device);
-        let policy = policy_of(&options.device_policy, device);
+        let policy = policy_of(&options.device_policy, device).expect(CHECKED);
         let mut replay = TierReplay::new(device, policy, config, tiers);
         requests.iter().for_each(|request| replay.serve(request));
         self.row(&replay)
@@ -175,7 +188,6 @@ impl Cell<'_> {
     }
 }
 
-fn policy_of(name: &str, capacity: usize) -> Box<dyn Policy> {
-    let setting = Setting { capacity, block_tokens: BLOCK_TOKENS };
-    policy::by_name(name, setting).expect("the option was parsed")
+fn policy_of(name: &str, capacity: usize) -> Result<Box<dyn Policy>, PolicyError> {
+    policy::by_name(name, Setting { capacity, block_tokens: BLOCK_TOKENS })
 }

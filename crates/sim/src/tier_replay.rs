@@ -88,7 +88,7 @@ impl TierReplay {
         self.tiers.used(&chain, &access);
         let ended = lease.blocks().chunks(1).enumerate();
         let ended = ended.map(|(at, blocks)| EndedUnit { unit: unit(at), blocks });
-        self.tiers.ended(&ended.collect::<Vec<_>>(), &access);
+        self.tiers.ended(ended, &access);
         self.transfer(access.now);
         self.cache.release(lease, &access);
         self.forward_evictions(access.now);
@@ -177,7 +177,11 @@ mod tests {
 
     use super::*;
 
-    fn replay(policy: fn(usize) -> Box<dyn Policy>, write: [WriteWhen; 2]) -> TierReplay {
+    fn replay(
+        policy: fn(usize) -> Box<dyn Policy>,
+        write: [WriteWhen; 2],
+        admission: Admission,
+    ) -> TierReplay {
         let config = TiersConfig {
             unit_blocks: 1,
             block_tokens: 16,
@@ -190,7 +194,7 @@ mod tests {
             tier,
             capacity_units,
             policy: policy(capacity_units),
-            admission: Admission::Likely { chance: 0.1 },
+            admission,
             write,
             shares: Shares::default(),
             assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
@@ -201,7 +205,7 @@ mod tests {
     }
 
     /// Ten agents that return after their calls of tools, beside prompts that never return.
-    fn serve(replay: &mut TierReplay) -> (f64, u64) {
+    fn serve(replay: &mut TierReplay) -> (f64, u64, u64) {
         let mut next = 0;
         let mut agents = vec![Vec::new(); 10];
         for second in 0..3_000_u64 {
@@ -224,21 +228,36 @@ mod tests {
         let TierReplayOutcome { lookups, device, found } = replay.outcome();
         let below: u64 = found.iter().map(|(_, found)| found).sum();
         assert!(device + below < *lookups, "prompts that never return are never found");
-        let written = replay.tier_counts()[1].1.stored;
-        ((device + below) as f64 / *lookups as f64, written)
+        let [(_, host), (_, disk)] = replay.tier_counts()[..] else { unreachable!("two tiers") };
+        ((device + below) as f64 / *lookups as f64, disk.stored, host.declined)
+    }
+
+    fn lru(capacity: usize) -> Box<dyn Policy> {
+        Box::new(Lru::new(capacity))
+    }
+
+    fn hazard(capacity: usize) -> Box<dyn Policy> {
+        Box::new(Hazard::new(capacity, HazardOptions::default()))
     }
 
     #[test]
     fn what_returns_is_found_in_a_tier_and_the_rest_is_written_less() {
-        let lru = |capacity| Box::new(Lru::new(capacity)) as Box<dyn Policy>;
-        let hazard =
-            |capacity| Box::new(Hazard::new(capacity, HazardOptions::default())) as Box<dyn Policy>;
-        let (through, all) = serve(&mut replay(lru, [WriteWhen::Through; 2]));
+        let likely = Admission::Likely { chance: 0.1 };
+        let (through, all, _) = serve(&mut replay(lru, [WriteWhen::Through; 2], likely));
         // Some are declined, where a block's parent is the least recently used one.
         assert!((65_000..=66_000).contains(&all), "each block is written once: {all}");
-        let (at_end, fewer) = serve(&mut replay(hazard, [WriteWhen::AtEnd; 2]));
-        let (back, fewest) = serve(&mut replay(hazard, [WriteWhen::AtEnd, WriteWhen::Back]));
+        let (at_end, fewer, _) = serve(&mut replay(hazard, [WriteWhen::AtEnd; 2], likely));
+        let write = [WriteWhen::AtEnd, WriteWhen::Back];
+        let (back, fewest, _) = serve(&mut replay(hazard, write, likely));
         assert!(at_end >= through - 0.01 && back >= through - 0.01, "{through} {at_end} {back}");
         assert!(fewer < all / 2 && fewest < all / 2, "{fewer} and {fewest} of {all}");
+    }
+
+    #[test]
+    fn a_full_tier_keeps_what_is_worth_more_than_a_newcomer() {
+        let write = [WriteWhen::AtEnd; 2];
+        let (found, _, declined) = serve(&mut replay(hazard, write, Admission::Always));
+        // Three of ten blocks are ever used again.
+        assert!(found > 0.3 && declined > 50_000, "{found} {declined}");
     }
 }

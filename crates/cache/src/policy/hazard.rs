@@ -58,9 +58,6 @@ const MOST_REVALIDATED: usize = 16;
 /// Candidates whose keys are brought up to date at a request.
 const SWEPT: usize = 32;
 
-/// Weight of the latest victim in the average age of victims.
-const RESIDENCE_SHARE: f64 = 0.001;
-
 /// Options of [`Hazard`]; the default enables all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HazardOptions {
@@ -129,7 +126,8 @@ pub struct Hazard {
     /// Number of candidates.
     num_candidates: usize,
     chosen: Option<BlockId>,
-    /// Age of the latest victims, seconds, on average: other blocks stay about as long.
+    serves_tier: bool,
+    /// In a tier: age of the latest victims, seconds, on average: other blocks stay about as long.
     residence_s: Option<f64>,
     /// Place in the queue up to which the sweep has brought keys up to date.
     swept: usize,
@@ -152,6 +150,7 @@ impl Hazard {
             candidates: Queues::new(capacity, 1),
             num_candidates: 0,
             chosen: None,
+            serves_tier: false,
             residence_s: None,
             swept: 0,
         }
@@ -403,6 +402,7 @@ impl Policy for Hazard {
     }
 
     fn serve_tier(&mut self) {
+        self.serves_tier = true;
         self.ghosts.keep_all();
     }
 
@@ -464,10 +464,8 @@ impl Policy for Hazard {
             return;
         };
         self.ghosts.evicted(hash, id, &self.pieces);
-        if let Some(piece) = self.pieces.get(id) {
-            let age_s = piece.age_s(self.now);
-            let mean_s = self.residence_s.unwrap_or(age_s);
-            self.residence_s = Some(mean_s + (age_s - mean_s) * RESIDENCE_SHARE);
+        if self.serves_tier {
+            self.note_residence(id);
         }
         self.pieces.shrink(id, true);
     }

@@ -1,12 +1,13 @@
 //! Units of requests that have ended, written to the tiers that wait for this.
 //!
 //! A tier takes a limited number of writes at once, and a prompt may have thousands of units. The
-//! others wait here, for as long as the device has them.
+//! others wait here, for as long as the device has them. Each tier has its own queue, so that one
+//! that hangs keeps nothing from the others.
 
 use std::collections::{HashMap, VecDeque};
 
 use headstart_core::transfer::Unit;
-use headstart_core::{Access, BlockHash, BlockId};
+use headstart_core::{Access, BlockHash, BlockId, Tier};
 
 use super::{OnDevice, Shelf, Tiers, WriteWhen};
 
@@ -39,61 +40,67 @@ impl EndedUnits {
         }
     }
 
-    fn first(&self) -> Option<&OnDevice> {
-        self.units.get(self.order.front()?)
-    }
-
     fn pop(&mut self) -> Option<OnDevice> {
-        let unit = self.units.remove(&self.order.pop_front()?);
-        self.skip_removed();
-        unit
+        loop {
+            let name = self.order.pop_front()?;
+            if let Some(unit) = self.units.remove(&name) {
+                return Some(unit);
+            }
+        }
     }
 
     /// The device has evicted a block: a unit of this name has lost its end.
     pub(super) fn left_device(&mut self, name: BlockHash) {
-        if self.units.remove(&name).is_some() {
-            self.skip_removed();
-        }
-    }
-
-    fn skip_removed(&mut self) {
-        while self.order.front().is_some_and(|name| !self.units.contains_key(name)) {
-            self.order.pop_front();
-        }
+        self.units.remove(&name);
     }
 }
 
 impl Tiers {
     /// A request ends whose use was reported ([`Self::used`]): its units, in order, are offered to
     /// the tiers that wait for this.
-    pub fn ended(&mut self, units: &[EndedUnit<'_>], access: &Access) {
-        for (number, &EndedUnit { unit, blocks }) in units.iter().enumerate() {
-            let waits = |shelf: &Shelf| shelf.waits_for(unit.name);
-            if self.shelves.iter().any(waits) {
-                let offset = (number * self.config.unit_blocks) as u32;
-                let access = Access { offset, ..*access };
-                self.ended.push(OnDevice { unit, blocks: blocks.to_vec(), access });
+    pub fn ended<'a>(&mut self, units: impl IntoIterator<Item = EndedUnit<'a>>, access: &Access) {
+        if self.shelves.iter().all(|shelf| shelf.write != WriteWhen::AtEnd) {
+            return;
+        }
+        for (number, EndedUnit { unit, blocks }) in units.into_iter().enumerate() {
+            let offset = (number * self.config.unit_blocks) as u32;
+            let access = Access { offset, ..*access };
+            for shelf in &mut self.shelves {
+                if shelf.waits_for(unit.name) {
+                    shelf.ended.push(OnDevice { unit, blocks: blocks.to_vec(), access });
+                }
             }
         }
         self.write_ended();
     }
 
-    /// Begins to write units that wait, up to the limit of writes.
+    /// Begins to write units that wait, up to each tier's limit of writes.
     pub(super) fn write_ended(&mut self) {
-        while let Some(first) = self.ended.first() {
-            let unit = first.unit;
-            // A unit without those before it is worth nothing.
-            let has_parent =
-                unit.parent.is_none_or(|parent| self.shelves.iter().any(|s| s.level.knows(parent)));
-            let wants = |shelf: &Shelf| has_parent && shelf.waits_for(unit.name);
-            if (0..self.shelves.len()).any(|i| wants(&self.shelves[i]) && !self.may_write(i)) {
-                return;
-            }
-            if let Some(OnDevice { unit, blocks, access }) = self.ended.pop() {
-                self.store(unit, &blocks, &access, wants);
-                self.pass_down(unit, &blocks, &access);
+        for index in 0..self.shelves.len() {
+            while self.may_write(index)
+                && let Some(OnDevice { unit, blocks, access }) = self.shelves[index].ended.pop()
+            {
+                self.write_one(unit, &blocks, &access);
             }
         }
+    }
+
+    /// Offers a unit to all tiers that wait for it and may write: one copy serves them all.
+    fn write_one(&mut self, unit: Unit, blocks: &[BlockId], access: &Access) {
+        let has = |shelf: &Shelf, name| shelf.level.knows(name);
+        // A unit without those before it is worth nothing.
+        let is_reached =
+            unit.parent.is_none_or(|parent| self.shelves.iter().any(|shelf| has(shelf, parent)));
+        if is_reached {
+            let may_write = |&index: &usize| self.may_write(index);
+            let ready: Vec<Tier> = (0..self.shelves.len())
+                .filter(may_write)
+                .map(|index| self.shelves[index].tier)
+                .collect();
+            let wants = |shelf: &Shelf| ready.contains(&shelf.tier) && shelf.waits_for(unit.name);
+            self.store(unit, blocks, access, wants);
+        }
+        self.pass_down(unit, blocks, access);
     }
 
     /// A unit that the nearest tier has not admitted is offered to the one below, as if that tier

@@ -367,7 +367,7 @@ fn random_traffic_keeps_the_invariants() {
                     let access = world.access();
                     world.tiers.used(&[name(id)], &access);
                     let ended = EndedUnit { unit: unit(id), blocks: &BLOCKS };
-                    world.tiers.ended(&[ended], &access);
+                    world.tiers.ended([ended], &access);
                 }
                 5 => {
                     let claim = world.tiers.fetch(&unit(id), Nanos(step));

@@ -373,7 +373,7 @@ impl Scheduler {
         let units = lease.blocks()[..lease.committed()].chunks_exact(unit_blocks).enumerate();
         let units = units
             .map(|(number, blocks)| EndedUnit { unit: sequence.unit(number, unit_blocks), blocks });
-        tiers.ended(&units.collect::<Vec<_>>(), access);
+        tiers.ended(units, access);
         self.announce_tiers();
     }
 }

@@ -53,16 +53,6 @@ impl GhostNames {
         self.keeps_all = true;
     }
 
-    /// The place in its request of a block that was evicted, if its name is kept.
-    pub(super) fn place(&self, hash: BlockHash) -> Option<u32> {
-        if let Some(last) = self.last.filter(|last| last.hash == hash) {
-            return Some(last.place);
-        }
-        let name = name(hash);
-        let kept = self.names.find(place(name), |kept| kept.name == name)?;
-        Some(kept.place >> 1)
-    }
-
     /// The last resident block of a piece is evicted.
     pub(super) fn evicted(&mut self, hash: BlockHash, piece: PieceId, pieces: &OwnedPieces) {
         let Some(owner) = pieces.get(piece) else {
@@ -93,7 +83,7 @@ impl GhostNames {
             let is_sampled = self.keeps_all || is_sampled(hash, piece.len);
             (offset < piece.len && !is_sampled).then_some(id)
         });
-        self.run = run.or_else(|| self.look_up(hash, pieces));
+        self.run = run.or_else(|| self.look_up(hash, pieces).map(|(piece, _)| piece));
         self.run
     }
 
@@ -102,15 +92,16 @@ impl GhostNames {
         self.next_offset = None;
     }
 
-    fn look_up(&self, hash: BlockHash, pieces: &OwnedPieces) -> Option<PieceId> {
-        if let Some(last) = self.last
-            && last.hash == hash
-        {
-            return Some(last.piece).filter(|id| pieces.get(*id).is_some());
-        }
-        let name = name(hash);
-        let found = self.names.find(place(name), |kept| kept.name == name)?;
-        Some(found.piece).filter(|id| pieces.get(*id).is_some())
+    /// Returns the piece of an evicted block whose name is kept, and the block's place in it.
+    pub(super) fn look_up(&self, hash: BlockHash, pieces: &OwnedPieces) -> Option<(PieceId, u32)> {
+        let found = if let Some(last) = self.last.filter(|last| last.hash == hash) {
+            (last.piece, last.place)
+        } else {
+            let name = name(hash);
+            let kept = self.names.find(place(name), |kept| kept.name == name)?;
+            (kept.piece, kept.place >> 1)
+        };
+        pieces.get(found.0).is_some().then_some(found)
     }
 
     fn keep(&mut self, block: EvictedBlock, pieces: &OwnedPieces) {
@@ -229,7 +220,7 @@ mod tests {
         assert!(ghosts.names.len() < 2 * (sampled + 64), "{}", ghosts.names.len());
         let found: Vec<_> =
             (0..64).map(|request| ghosts.look_up(hash(request, 0), &pieces)).collect();
-        assert_eq!(found, ids.map(Some));
+        assert_eq!(found, ids.map(|id| Some((id, 0))));
     }
 
     #[test]

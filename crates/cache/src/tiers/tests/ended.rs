@@ -7,8 +7,8 @@ fn end(world: &mut World, ids: std::ops::RangeInclusive<u64>) {
     let access = world.access();
     let names: Vec<_> = ids.clone().map(name).collect();
     world.tiers.used(&names, &access);
-    let units: Vec<_> = ids.map(|id| EndedUnit { unit: unit(id), blocks: &BLOCKS }).collect();
-    world.tiers.ended(&units, &access);
+    let units = ids.map(|id| EndedUnit { unit: unit(id), blocks: &BLOCKS });
+    world.tiers.ended(units, &access);
     world.settle();
 }
 
@@ -23,6 +23,27 @@ fn a_long_prompt_is_written_as_earlier_writes_end() {
     (991..=1_000).for_each(|id| world.tiers.evicted(name(id), Nanos(1)));
     world.finish();
     assert_eq!(world.names_in(Tier::Disk), (1..=990).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_tier_that_hangs_keeps_no_unit_from_the_others() {
+    let host = tier(Tier::Host, 2_000, WriteWhen::AtEnd, Admission::Always);
+    let disk = tier(Tier::Disk, 2_000, WriteWhen::AtEnd, Admission::Always);
+    let mut world = World::new(vec![host, disk]);
+    end(&mut world, 1..=1_000);
+    let of =
+        |tier| move |waiting: &Waiting| matches!(waiting, Waiting::Write(.., to) if *to == tier);
+    while let Some(at) = world.mover.waiting.iter().position(of(Tier::Host)) {
+        let Some(Waiting::Write(id, name, tier)) = world.mover.waiting.remove(at) else { break };
+        world.mover.tiers.entry(tier).or_default().insert(name);
+        let result = TransferResult::Done;
+        world.tiers.moved(TransferReport::Stored { id, tier, result }, Nanos(1));
+        world.settle();
+    }
+    assert_eq!(world.names_in(Tier::Host).len(), 1_000);
+    assert_eq!(world.mover.waiting.len(), MOST_WRITES);
+    world.finish();
+    assert_eq!(world.names_in(Tier::Disk).len(), 1_000);
 }
 
 #[test]
