@@ -35,7 +35,7 @@ pub use belady::Belady;
 pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
-pub use hazard::{Hazard, HazardCurve, HazardOptions};
+pub use hazard::{ForeignTables, Hazard, HazardCurve, HazardOptions};
 pub use importance::Importance;
 pub use keyed::{KeyedPolicy, Priority};
 pub use learned::{Lpc, LpcOptions, Pooling};
@@ -167,6 +167,21 @@ pub trait Policy: Send {
     fn release_some(&mut self, blocks: &[BlockId], missing: &[BlockHash], access: &Access) {
         let _ = missing;
         self.release(blocks, access);
+    }
+
+    /// The tables that the policy has learned, to start another one from; `None` if it learns
+    /// nothing that outlives its blocks. They hold counts, and no names of blocks.
+    fn learned(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Starts from the tables of another policy of this kind. Called before all else.
+    ///
+    /// # Errors
+    /// When these are not the tables of this version; nothing has changed then.
+    fn learn_from(&mut self, learned: &[u8]) -> Result<(), ForeignTables> {
+        let _ = learned;
+        Err(ForeignTables::LearnsNothing)
     }
 
     /// The policy serves a lower tier. Called once, before all else.

@@ -97,6 +97,12 @@ impl PrefixCache {
         self.slots.capacity()
     }
 
+    /// The tables of the policy, if it learns.
+    #[must_use]
+    pub fn learned(&self) -> Option<Vec<u8>> {
+        self.policy.learned()
+    }
+
     /// Blocks that a lease could get now: free ones and evictable ones.
     #[must_use]
     pub fn available(&self) -> usize {

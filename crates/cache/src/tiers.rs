@@ -391,6 +391,13 @@ impl Tiers {
         std::mem::take(&mut self.changes)
     }
 
+    /// The tables of the eviction policies, of those that learn.
+    #[must_use]
+    pub fn learned_tables(&self) -> Vec<(Tier, Vec<u8>)> {
+        let tables = |shelf: &Shelf| Some((shelf.tier, shelf.level.learned()?));
+        self.shelves.iter().filter_map(tables).collect()
+    }
+
     /// Each tier at a glance, the nearest first. O(tiers).
     #[must_use]
     pub fn summary(&self) -> Vec<TierSummary> {

@@ -3,6 +3,7 @@
 mod budgets;
 pub(crate) mod importance;
 pub(crate) mod in_virtual_time;
+mod location;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_server::config::TiersOf;
+use headstart_server::learned_tables::LearnedTables;
 use headstart_server::metrics::TierReport;
 use headstart_server::replica::ReplicaWaker;
 use headstart_store::backend::{Condition, no_waker};
@@ -33,6 +35,8 @@ use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
 use crate::exit::{refuse, usage};
 use importance::{LoadingBudgets, PartialLoading};
+use location::ContextCacheLocation;
+pub(crate) use location::learned_tables;
 use report::report;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
@@ -77,25 +81,6 @@ pub(crate) struct FleetShape<'a> {
     pub(crate) is_emulated: bool,
 }
 
-/// Location of the context cache.
-enum ContextCacheLocation {
-    /// A folder, which this process has for itself.
-    Folder(PathBuf),
-    /// An object store, which others may use as well.
-    Store(String),
-}
-
-impl ContextCacheLocation {
-    fn of(place: &str) -> Self {
-        // Every URL of an object store has a scheme.
-        if place.contains("://") {
-            Self::Store(place.to_owned())
-        } else {
-            Self::Folder(PathBuf::from(place))
-        }
-    }
-}
-
 /// State that all replicas share, once it is open.
 struct SharedTierState {
     tier: Tier,
@@ -124,6 +109,8 @@ struct Recipe {
     block_size: usize,
     /// The policy of all tiers, if it learns from the ends of answers; else they have LRU.
     learned: Option<String>,
+    /// Folder for what the policies have learned.
+    tables: Option<PathBuf>,
 }
 
 /// The tiers that the options ask for, if they ask for any.
@@ -257,6 +244,7 @@ impl Recipe {
             most_at_hand,
             block_size: shape.block_size,
             learned: options.policy.clone().filter(|policy| policy::learns_ends(policy)),
+            tables: learned_tables(options),
         })
     }
 
@@ -400,6 +388,10 @@ impl Recipe {
         }
         let shares = self.shares.clone();
         tiers.push(self.tier(opened.tier, opened.units, opened.assumed, shares)?);
+        if let Some(folder) = &self.tables {
+            let tables = LearnedTables::new(folder, replica);
+            tiers.iter_mut().for_each(|tier| tables.restore(&mut *tier.policy, tier.tier));
+        }
         let config = self.config(unknown_engine());
         let mut store = self.store.clone();
         if let ContextCacheLocation::Folder(folder) = &self.place {

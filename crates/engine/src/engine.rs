@@ -10,7 +10,7 @@ use headstart_core::cost::Work;
 use headstart_core::cost::learned::LearnedCost;
 use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{
-    BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId, TokenId,
+    BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId, Tier, TokenId,
 };
 use headstart_scheduler::{
     Batch, Copies, Executor, Output, QueueOrder, Scheduler, SchedulerConfig, SchedulerLoad,
@@ -270,6 +270,12 @@ impl Engine {
         let config = &self.config;
         let kv_tokens = config.cache_blocks * config.block_size;
         self.learned.engine(config.max_batched_tokens, kv_tokens)
+    }
+
+    /// The tables of the eviction policies of device and tiers, of those that learn.
+    #[must_use]
+    pub fn learned_tables(&self) -> Vec<(Tier, Vec<u8>)> {
+        self.scheduler.learned_tables()
     }
 
     /// There is nothing to do, and was not for a while: what a restart should know is noted.

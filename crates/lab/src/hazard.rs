@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use headstart_cache::Policy;
-use headstart_cache::policy::{Hazard, HazardCurve, HazardOptions, Newcomer};
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_cache::policy::{Hazard, HazardCurve, HazardOptions};
 use headstart_sim::Replay;
 use headstart_trace::Reader;
+
+use crate::shared_policy::SharedPolicy;
 
 /// Fewest requests that a curve is the mean of: fewer are not shown.
 const FEWEST: usize = 100;
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &HazardCurves) -> Result<()> {
     let raw = File::open(&options.trace).with_context(|| format!("cannot read {name}"))?;
     let blocks = options.blocks.get();
     let policy = Arc::new(Mutex::new(Hazard::new(blocks, HazardOptions::default())));
-    let mut replay = Replay::new(blocks, Box::new(SharedPolicy(policy.clone())));
+    let mut replay = Replay::new(blocks, Box::new(SharedPolicy::new(policy.clone())));
     for request in Reader::new(&name, raw)? {
         replay.serve(&request?);
     }
@@ -82,43 +82,4 @@ fn table(curves: &[HazardCurve]) -> String {
 
 fn format_seconds(seconds: f64) -> String {
     if seconds < 1.0 { format!("{seconds:.2}") } else { format!("{seconds:.0}") }
-}
-
-/// A policy that is looked at after the replay.
-struct SharedPolicy(Arc<Mutex<Hazard>>);
-
-impl SharedPolicy {
-    fn with<T>(&self, act: impl FnOnce(&mut Hazard) -> T) -> T {
-        act(&mut self.0.lock().expect("no holder panics"))
-    }
-}
-
-impl Policy for SharedPolicy {
-    fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
-        self.with(|policy| policy.insert(block, hash, access));
-    }
-
-    fn release(&mut self, blocks: &[BlockId], access: &Access) {
-        self.with(|policy| policy.release(blocks, access));
-    }
-
-    fn offer(&mut self, block: BlockId) {
-        self.with(|policy| policy.offer(block));
-    }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.with(|policy| policy.withdraw(block));
-    }
-
-    fn victim(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId> {
-        self.with(|policy| policy.victim(now, newcomer))
-    }
-
-    fn remove(&mut self, block: BlockId, hash: BlockHash) {
-        self.with(|policy| policy.remove(block, hash));
-    }
-
-    fn forget(&mut self, block: BlockId, hash: BlockHash) {
-        self.with(|policy| policy.forget(block, hash));
-    }
 }

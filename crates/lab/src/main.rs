@@ -16,6 +16,8 @@ mod host_memory;
 mod importance;
 mod one_by_one;
 mod prediction;
+mod priors;
+mod shared_policy;
 mod throttled;
 mod tier_policies;
 mod tiers;
@@ -49,6 +51,8 @@ enum Study {
     HostMemory(Box<host_memory::HostMemory>),
     /// Show the chances of return that the policy `hazard` learns from a trace.
     Hazard(hazard::HazardCurves),
+    /// Measure what tables learned on one trace are worth on another.
+    Priors(priors::Priors),
     /// Compare eviction policies of host memory and disk.
     TierPolicies(tier_policies::TierPolicies),
     /// Simulate eviction policies with predictors on one replica.
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Study::Importance(bench) => importance::run(&bench),
         Study::HostMemory(study) => host_memory::run(&study),
         Study::Hazard(study) => hazard::run(&study),
+        Study::Priors(study) => priors::run(&study),
         Study::TierPolicies(study) => tier_policies::run(&study),
         Study::Prediction(study) => prediction::run(&study),
     };

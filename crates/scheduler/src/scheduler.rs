@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_cache::{Grow, Lease, Occupancy, PrefixCache, Tiers};
-use headstart_core::{BlockHasher, CacheEvent, FinishKind, Nanos, Probability, SeqId, TokenId};
+use headstart_core::{
+    BlockHasher, CacheEvent, FinishKind, Nanos, Probability, SeqId, Tier, TokenId,
+};
 
 use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
@@ -248,6 +250,15 @@ impl Scheduler {
             capacity_blocks: self.cache.capacity(),
             preemptions: self.preemptions,
         }
+    }
+
+    /// The tables of the eviction policies of device and tiers, of those that learn. Some 40 KB
+    /// each.
+    #[must_use]
+    pub fn learned_tables(&self) -> Vec<(Tier, Vec<u8>)> {
+        let device = self.cache.learned().map(|tables| (Tier::Device, tables));
+        let lower = self.tiers.as_ref().map(Tiers::learned_tables);
+        device.into_iter().chain(lower.into_iter().flatten()).collect()
     }
 
     /// Returns the division of the cache's capacity. O(capacity).

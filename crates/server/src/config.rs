@@ -103,7 +103,7 @@ pub enum Cors {
 #[derive(Clone, Debug)]
 pub enum EngineBackend {
     /// Replicas in this process.
-    Embedded(EmbeddedFleet),
+    Embedded(Box<EmbeddedFleet>),
     /// Engines behind HTTP; at least one.
     Upstreams(Vec<UpstreamConfig>),
 }
@@ -125,6 +125,8 @@ pub struct EmbeddedFleet {
     pub emulated: Option<Box<EngineModel>>,
     /// Eviction policy, by name.
     pub policy: String,
+    /// Folder, which no other process uses, for what the policies have learned. It exists.
+    pub learned_tables: Option<PathBuf>,
     /// Predictor of whether conversations continue, if there is one.
     pub prediction: Option<PredictionConfig>,
     /// Base port of KV events on loopback: replica `i` publishes on this port + 2 · `i` and

@@ -46,6 +46,7 @@ mod emulator;
 pub mod gateway;
 pub mod insight;
 pub mod kept;
+pub mod learned_tables;
 mod lock;
 pub mod message_keys;
 pub mod metrics;

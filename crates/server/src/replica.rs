@@ -27,6 +27,7 @@ use headstart_index_sync::clock::Clock;
 use headstart_router::Health;
 use tokio::sync::mpsc;
 
+use crate::learned_tables::LearnedTables;
 use crate::lock::lock;
 use batches::batches;
 pub use events::ReplicaEvent;
@@ -52,6 +53,9 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// Panics in a row, without a completed step between them, after which the replica stays down.
 const RESTARTS: u32 = 5;
 
+/// Time between saves of what the eviction policies have learned.
+const SAVE_PERIOD: Duration = Duration::from_secs(60);
+
 /// Callbacks of the engine thread into the rest of the server.
 pub struct Hooks {
     /// Builds the engine; again after a panic. It may wake its thread when something was moved.
@@ -60,6 +64,8 @@ pub struct Hooks {
     pub publish: Box<dyn Fn(Vec<CacheEvent>) + Send>,
     /// The replica went down or came back.
     pub health: Box<dyn Fn(Health) + Send>,
+    /// Files for the tables of eviction policies.
+    pub tables: Option<LearnedTables>,
 }
 
 /// A replica's engine thread, seen from outside.
@@ -236,7 +242,12 @@ impl ReplicaWorker {
             // A panic may leave the engine in any state. It is not used again after this.
             let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
             match std::panic::catch_unwind(turn).unwrap_or(LoopEnd::Panicked) {
-                LoopEnd::Stopped => return,
+                LoopEnd::Stopped => {
+                    if let Some(tables) = &self.hooks.tables {
+                        tables.save(&current.learned_tables());
+                    }
+                    return;
+                }
                 LoopEnd::Panicked => {}
             }
             // Its memory is freed before another engine is built, since the two may not fit
@@ -282,7 +293,14 @@ impl ReplicaWorker {
         // Dropped when the engine panics, which closes the channels of all its requests.
         let mut clients = Clients::new();
         let (mut was_busy, mut check_at) = (true, Nanos(0));
+        let mut save_at = self.clock.now() + SAVE_PERIOD;
         loop {
+            if let Some(tables) = &self.hooks.tables
+                && self.clock.now() >= save_at
+            {
+                save_at = self.clock.now() + SAVE_PERIOD;
+                tables.save_later(engine.learned_tables());
+            }
             if engine.is_idle() {
                 // Once after work: it looks at everything that is held.
                 if was_busy && self.clock.now() >= check_at {

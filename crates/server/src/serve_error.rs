@@ -35,6 +35,12 @@ pub enum ServeError {
          that their events fill; leave them out, or use strategy precise"
     )]
     GuessedIndex(String),
+    /// A state folder for replicas whose policy learns nothing.
+    #[error(
+        "--state-dir saves the index of --upstream engines and what the policy `hazard` has \
+         learned; `{0}` learns nothing: leave --state-dir out, or use --policy hazard"
+    )]
+    NothingToKeep(String),
     /// An unknown eviction policy.
     #[error(transparent)]
     Policy(#[from] headstart_cache::policy::PolicyError),

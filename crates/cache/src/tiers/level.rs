@@ -131,6 +131,11 @@ impl TierContents {
         self.policy.chance_of_use(&Newcomer { hash: name, access: *access })
     }
 
+    /// The tables of the policy, if it learns.
+    pub(super) fn learned(&self) -> Option<Vec<u8>> {
+        self.policy.learned()
+    }
+
     /// Gives `unit` a slot. What had to go for it is added to `evicted`.
     pub(super) fn begin(&mut self, unit: Link, access: &Access, evicted: &mut Vec<Link>) -> Begin {
         if self.names.contains_key(&unit.name) {

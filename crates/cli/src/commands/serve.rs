@@ -89,6 +89,7 @@ fn explained(error: ServeError) -> anyhow::Error {
         ServeError::Exposed(_) => usage(format!("--listen {error}")),
         ServeError::Policy(_) => usage(format!("--policy: {error}")),
         ServeError::NoReplica
+        | ServeError::NothingToKeep(_)
         | ServeError::Engine(_)
         | ServeError::State(_)
         | ServeError::Shared(_)
@@ -125,7 +126,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     let backend = if upstreams.is_empty() {
         // Options of the other kind would be ignored, so they are refused by name.
         refuse_upstream_options(options)?;
-        EngineBackend::Embedded(embedded(options)?)
+        EngineBackend::Embedded(Box::new(embedded(options)?))
     } else {
         refuse_engine_options(options)?;
         EngineBackend::Upstreams(upstreams)
@@ -269,6 +270,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         model: loaded.model,
         prompt: loaded.prompt,
         emulated: emulated.map(|emulated| Box::new(emulated.engine)),
+        learned_tables: tiers::learned_tables(options),
         prediction: predictor::config(options)?,
         kv_events_port: options.kv_events_port,
     })

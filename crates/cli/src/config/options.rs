@@ -182,9 +182,11 @@ pub(crate) struct ServeOptions {
     /// tools, json-keys, nonce, clock, white-space, thinking, or all. [default: none]
     #[arg(long, help_heading = ROUTE, env = "HEADSTART_NORMALIZE", value_name = "LIST")]
     pub(crate) normalize: Option<String>,
-    /// Folder that keeps the index across restarts
+    /// Folder that keeps what was learned across restarts
     ///
-    /// It holds keyed hashes and no text. It is created if absent.
+    /// The index of upstream engines, as keyed hashes and no text. The counts of the policy
+    /// `hazard` of replicas in this process; without the folder they are in that of
+    /// --context-cache. It is created if absent.
     #[arg(long, help_heading = ROUTE, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Redis or Valkey by which gateways share their index

@@ -118,7 +118,7 @@ fn exit_codes_are_the_same_in_all_commands() {
         (2, "config show --block-size 17"),
         (2, "config show --listen 0.0.0.0:9000"),
         (2, "config show --policy lur"),
-        (2, "config show --state-dir state"),
+        (2, "config show --state-dir state --policy lru"),
         (2, "config show --importance 0.5"),
         (2, "why chatcmpl-1 --show-text"),
         (2, "serve --replicas many"),

@@ -65,12 +65,6 @@ pub enum FolderError {
     /// Another gateway has it.
     #[error("another gateway uses {0}; give each gateway its own --state-dir")]
     InUse(PathBuf),
-    /// There is nothing to keep.
-    #[error(
-        "--state-dir keeps what is known of --upstream engines; what embedded replicas hold ends \
-         with the process"
-    )]
-    Embedded,
 }
 
 impl Folder {

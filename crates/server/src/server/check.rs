@@ -1,7 +1,6 @@
 //! Configurations that a server refuses, as far as that shows before it starts.
 
 use headstart_cache::policy;
-use headstart_index_sync::saved::FolderError;
 use headstart_index_sync::shared::SharedIndexError;
 use headstart_router::profile::IndexKind;
 
@@ -24,8 +23,10 @@ impl ServeConfig {
         check_index(self)?;
         observers::check_shadow(self)?;
         match &self.backend {
-            EngineBackend::Embedded(_) if self.state_dir.is_some() => {
-                Err(FolderError::Embedded.into())
+            EngineBackend::Embedded(fleet)
+                if self.state_dir.is_some() && !policy::learns_ends(&fleet.policy) =>
+            {
+                Err(ServeError::NothingToKeep(fleet.policy.clone()))
             }
             EngineBackend::Embedded(fleet) => check_fleet(fleet),
             EngineBackend::Upstreams(_) => Ok(()),
@@ -46,7 +47,9 @@ fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
 
 /// Refuses to keep or share what is guessed.
 fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
-    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
+    let has_folder = config.state_dir.is_some();
+    let is_proxy = matches!(config.backend, EngineBackend::Upstreams(_));
+    let is_kept = has_folder && is_proxy || config.shared_index.is_some();
     if is_kept && config.profile.index != IndexKind::Events {
         return Err(ServeError::GuessedIndex(config.profile.name.clone()));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use headstart_cache::policy::{self, Setting};
-use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
+use headstart_core::{EngineModel, Probability, ReplicaId, SeqId, Tier};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{BoundedExecutor, Engine, EngineConfig};
 use headstart_index_sync::clock::{Clock, unix_seconds};
@@ -23,6 +23,7 @@ use super::kept_index::{index_secret, keep};
 use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::gateway::{EmbeddedReplicas, Fleet, GatewayParts, HttpGateway};
+use crate::learned_tables::LearnedTables;
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
 use crate::prediction::Predictions;
@@ -46,6 +47,8 @@ pub(super) struct ServerAssembly {
     pub(super) event_endpoints: Vec<Endpoints>,
     /// Keeps the index, where that is wanted.
     pub(super) saving: Option<Saving>,
+    /// The state folder of embedded replicas, locked.
+    _state_folder: Option<Folder>,
 }
 
 /// Starts everything behind the sockets.
@@ -60,13 +63,14 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     warn_of_blindness(&config);
     let around = SharedServices { clock, later: &later, metrics: &metrics };
     let (fleet, model, streams) = match config.backend {
-        EngineBackend::Embedded(fleet) => embedded(fleet, around).await?,
+        EngineBackend::Embedded(fleet) => embedded(*fleet, around).await?,
         EngineBackend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
     let index = Arc::new(RunIndex::new(name.clone()));
     observers.explain(config.insight.then_some(secret), &metrics);
+    let (folder, lock) = split_state(folder, &fleet);
     let keeper = folder.map(|folder| {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
@@ -115,7 +119,17 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let dashboard = crate::dashboard::run(Arc::downgrade(&gateway));
     watchers.push(Watcher::Task(tokio::spawn(dashboard)));
     let endpoints = streams.into_iter().filter_map(|stream| stream.events);
-    Ok(ServerAssembly { gateway, watchers, event_endpoints: endpoints.collect(), saving })
+    let event_endpoints = endpoints.collect();
+    Ok(ServerAssembly { gateway, watchers, event_endpoints, saving, _state_folder: lock })
+}
+
+/// The folder for the index, or the one that embedded replicas have locked: they start empty, so
+/// that their index is not kept.
+fn split_state(folder: Option<Folder>, fleet: &Fleet) -> (Option<Folder>, Option<Folder>) {
+    match fleet {
+        Fleet::Upstreams(_) => (folder, None),
+        Fleet::Embedded(_) => (None, folder),
+    }
 }
 
 fn add_replicas(
@@ -271,12 +285,19 @@ fn hooks(
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();
+    let tables = config.learned_tables.as_deref();
+    let tables = tables.map(|folder| LearnedTables::new(folder, replica.0));
+    let kept = tables.clone();
     let emulated = config.emulated.as_deref().copied();
     let emulated = emulated.map(|engine_model| (engine_model, config.prompt.stable_words()));
     Hooks {
+        tables: kept,
         build: Box::new(move |waker| {
             let policy = policy::by_name(&policy_name, setting(&engine));
-            let policy = policy.expect("the name was checked at start");
+            let mut policy = policy.expect("the name was checked at start");
+            if let Some(tables) = &tables {
+                tables.restore(&mut *policy, Tier::Device);
+            }
             let built = match &emulated {
                 None => Engine::new(model.clone(), &name, engine, policy),
                 Some((emulated, words)) => {

@@ -11,6 +11,7 @@ mod event_troubles;
 mod explained;
 mod faults;
 mod grafana;
+mod learned;
 mod media_events;
 mod normalize;
 mod pass_on;

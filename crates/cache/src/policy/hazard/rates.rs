@@ -7,6 +7,7 @@
 
 use super::age::{AGES, probability_of, start_s, step, width_s};
 use super::features::{Features, STAGES, VALUES};
+use super::saved::{self, ForeignTables};
 
 /// Degrees to which a later request has superseded a request, by the share of its blocks that it
 /// took: up to 50 %, up to 95 %, more.
@@ -21,11 +22,11 @@ pub(super) const LAST_BLOCK: usize = 2 * DEGREES;
 /// Steps of age that share a factor, by stage, and the least. The end of an answer and the gaps so
 /// far tell when a request returns: there finer steps find a point more. The other stages only
 /// learn more slowly with them.
-const AGES_PER_FACTOR: [usize; STAGES] = [2, 2, 2, 4, 4, 4, 4, 4, 4];
+pub(super) const AGES_PER_FACTOR: [usize; STAGES] = [2, 2, 2, 4, 4, 4, 4, 4, 4];
 const FINEST: usize = 2;
 
 /// Kinds of states that have factors of their own: superseded, last block, others.
-const KINDS: usize = 3;
+pub(super) const KINDS: usize = 3;
 
 /// Returns that a factor's prior counts for, and those of the base's priors.
 const FACTOR_PRIOR: f32 = 25.0;
@@ -85,6 +86,40 @@ impl Rates {
         };
         rates.refresh();
         rates
+    }
+
+    /// All counts as bytes, scaled down to `most_returns` returns: a prior that counts for less is
+    /// outweighed sooner by the returns of other traffic.
+    pub(super) fn save(&self, most_returns: f64) -> Vec<u8> {
+        let returns: f64 = self.base[STATES].iter().map(|count| count.returns).sum();
+        let scale = (most_returns / returns.max(1.0)).min(1.0);
+        let base = self.base.iter().flatten();
+        let base = base.map(|count| (count.returns, count.exposure));
+        let factors = self.factors.iter();
+        let factors = factors.map(|count| (f64::from(count.returns), f64::from(count.exposure)));
+        let scaled = |(returns, exposure)| ((returns * scale) as f32, (exposure * scale) as f32);
+        saved::write(base.chain(factors).map(scaled))
+    }
+
+    /// Takes the counts that [`Rates::save`] gave, in place of its own.
+    ///
+    /// # Errors
+    /// When they are damaged, or of another version.
+    pub(super) fn restore(&mut self, bytes: &[u8]) -> Result<(), ForeignTables> {
+        const BASE: usize = (STATES + 1) * AGES;
+        let mut restored = Self::new();
+        for (at, [returns, exposure]) in saved::read(bytes, BASE + self.factors.len())? {
+            match at.checked_sub(BASE) {
+                None => {
+                    restored.base[at / AGES][at % AGES] =
+                        RateCount { returns: returns.into(), exposure: exposure.into() };
+                }
+                Some(at) => restored.factors[at] = RateCount { returns, exposure },
+            }
+        }
+        restored.refresh();
+        *self = restored;
+        Ok(())
     }
 
     /// The number of the last refresh, before which scores may be out of date.

@@ -44,7 +44,7 @@ pub fn model() -> (Arc<LanguageModel>, Arc<PromptModel>) {
 /// An embedded fleet of `replicas`, `cache_blocks` each.
 pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
     let (model, prompt) = model();
-    config(EngineBackend::Embedded(EmbeddedFleet {
+    config(EngineBackend::Embedded(Box::new(EmbeddedFleet {
         tiers: None,
         model,
         prompt,
@@ -62,9 +62,10 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
         },
         emulated: None,
         policy: "lru".to_owned(),
+        learned_tables: None,
         prediction: None,
         kv_events_port: None,
-    }))
+    })))
 }
 
 /// A gateway before `upstreams`.
