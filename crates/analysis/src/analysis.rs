@@ -13,6 +13,7 @@ use headstart_trace::characterize::{Characterization, Characterizer, Settings};
 use headstart_trace::{Format, Provenance};
 
 use crate::cost::{self, PerToken, PromptCostModel};
+use crate::eviction::{self, EvictionComparison};
 use crate::findings::{self, TextComparison};
 use crate::fix::Fixes;
 use crate::fleet::{self, FleetReplay, FleetReplayOutcome, RandomRoutingHits, UniformFleet};
@@ -59,12 +60,13 @@ pub fn of(
     progress: &dyn Progress,
 ) -> Analysis {
     let (fleet, bounds) = (setting.fleet, &setting.bounds);
-    let (beside, mut played) = computed(traffic, setting, progress);
+    let (beside, mut played, eviction) = computed(traffic, setting, progress);
     // The fit needs the replay's splits: a time to the first token depends on the computed tokens.
     let cost = setting.cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     // These sizes come before the findings below take the comparison apart.
-    let kept = kept(traffic, &beside, &played, bounds);
+    let mut kept = kept(traffic, &beside, &played, bounds);
+    kept.push(eviction.kept);
     let fixes = Fixes::of(traffic, fleet, setting.rendering);
     let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
@@ -100,6 +102,7 @@ pub fn of(
             draws: beside.random.draws,
             precise_tokens: played.found_tokens,
         },
+        eviction: eviction.figures,
         order_free_tokens: beside.order_free.map(|(tokens, _)| tokens),
         findings,
         unnamed: unnamed.map(|index| unnamed_loss(traffic, index)),
@@ -126,18 +129,21 @@ fn computed(
     traffic: &LoggedTraffic,
     setting: &AnalysisParameters<'_>,
     progress: &dyn Progress,
-) -> (FleetIndependentResults, FleetReplayOutcome) {
-    let fleet = setting.fleet;
-    let replay = FleetReplay { traffic, cost: setting.cost, bounds: &setting.bounds, seed: SEED };
+) -> (FleetIndependentResults, FleetReplayOutcome, EvictionComparison) {
+    let (fleet, bounds) = (setting.fleet, &setting.bounds);
+    let replay = FleetReplay { traffic, cost: setting.cost, bounds, seed: SEED };
     std::thread::scope(|scope| {
-        // The replay needs no result of the other computations, so it runs beside them.
+        // The replays need no result of the other computations, so they run beside them.
         let played = scope.spawn(|| fleet.play(replay, progress));
+        let compared = || eviction::compared(traffic, fleet, bounds, progress);
+        let compared = scope.spawn(compared);
         let beside = beside(traffic, setting, progress);
         // The computations of this thread are done; the replay may still show its own progress.
         progress.end();
-        let played = played.join();
-        // A panic of the replay keeps its own message instead of one about a failed join.
-        (beside, played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        // A panic of a replay keeps its own message instead of one about a failed join.
+        let played = played.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let compared = compared.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (beside, played, compared)
     })
 }
 
@@ -283,6 +289,7 @@ mod tests {
 
     use super::*;
     use crate::cost::{EngineSource, Money};
+    use crate::results::EvictionHits;
     use crate::traffic::{LogReaderSettings, LogSource, Renderings};
     use headstart_core::NoProgress;
 
@@ -332,6 +339,18 @@ mod tests {
             let _ = writeln!(texts, "{{\"prompt\": \"All begin so. {}\"}}", words.join(" "));
         }
         texts
+    }
+
+    #[test]
+    fn a_cache_that_holds_everything_hits_the_same_under_both_policies() {
+        let texts = long_prompts(40);
+        let analysis = analyzed(format!("{texts}{texts}"), Bounds::default());
+        let EvictionHits { lru_tokens, hazard_tokens, .. } = analysis.eviction;
+        let ideal = analysis.characterization.ideal.hit_tokens;
+        assert_eq!(lru_tokens, hazard_tokens);
+        // The last token of a prompt is always computed, and a block with it.
+        assert!(ideal > 1_000 && lru_tokens.abs_diff(ideal) < 40 * 16, "{lru_tokens} {ideal}");
+        assert!(!analysis.headlines.iter().any(|line| line.contains("hazard")));
     }
 
     /// Every bound is met, and said.

@@ -8,7 +8,7 @@ use headstart_core::figures::{counted, percent, thousands};
 use headstart_insight::Bucket;
 use headstart_trace::Provenance;
 
-use crate::results::Analysis;
+use crate::results::{Analysis, EvictionHits};
 
 /// Most headlines.
 const MOST: usize = 5;
@@ -36,6 +36,7 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
         computed_again(analysis),
         unnamed(analysis),
         routing(analysis),
+        eviction(analysis),
         size(analysis),
         order(analysis),
         few_sessions(analysis),
@@ -263,6 +264,23 @@ fn routing(analysis: &Analysis) -> Option<String> {
             percent(analysis.share(routing.random_tokens)),
         )
     })
+}
+
+/// The policy `hazard` beside LRU, where anything is evicted.
+fn eviction(analysis: &Analysis) -> Option<String> {
+    let EvictionHits { blocks, lru_tokens, hazard_tokens } = analysis.eviction;
+    let ideal = &analysis.characterization.ideal;
+    let is_evicted = blocks < ideal.distinct_blocks;
+    (is_evicted && analysis.share(ideal.hit_tokens.saturating_sub(lru_tokens)) >= MATERIAL).then(
+        || {
+            format!(
+                "Eviction in one cache as large as the fleet's: the policy `hazard` hits {} of \
+                 the prompt tokens, LRU {}.",
+                percent(analysis.share(hazard_tokens)),
+                percent(analysis.share(lru_tokens)),
+            )
+        },
+    )
 }
 
 fn size(analysis: &Analysis) -> Option<String> {

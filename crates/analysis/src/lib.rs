@@ -41,6 +41,7 @@ pub mod change;
 pub mod cost;
 mod counted_bytes;
 mod error;
+mod eviction;
 pub mod export;
 mod findings;
 mod fix;

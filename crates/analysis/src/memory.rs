@@ -122,6 +122,18 @@ pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) 
     }
 }
 
+/// The cache under one policy after the other; `asked` blocks were asked for. Such caches have
+/// names for blocks that were evicted as well.
+pub(crate) fn policies(blocks: u64, asked: u64, bounds: &Bounds) -> MemoryEstimate {
+    MemoryEstimate {
+        what: "a cache under two policies",
+        bytes: blocks * 2 * CACHE_BLOCK_BYTES,
+        bytes_max: bounds.fleet_blocks.max(2) * CACHE_BLOCK_BYTES,
+        lost: (blocks < asked)
+            .then(|| format!("memory limit reached: policies were compared with {blocks} blocks")),
+    }
+}
+
 /// Returns the memory of the characterization of the traffic.
 pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> MemoryEstimate {
     let sampling = &numbers.sampling;

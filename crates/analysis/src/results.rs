@@ -54,6 +54,8 @@ pub struct Analysis {
     pub knee: Option<usize>,
     /// Hits by kind of routing.
     pub routing: Routing,
+    /// Hits by eviction policy.
+    pub eviction: EvictionHits,
     /// Tokens that reuse without order would add; `None` where there is no text.
     pub order_free_tokens: Option<u64>,
     /// Named causes, by lost tokens, most first.
@@ -138,6 +140,17 @@ pub struct Routing {
     /// Prompt tokens found where requests go to what they share most with, those that were being
     /// computed among them.
     pub precise_tokens: u64,
+}
+
+/// Effect of the eviction policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvictionHits {
+    /// Blocks of the cache: those of the whole fleet, or of the log where that has fewer.
+    pub blocks: u64,
+    /// Prompt tokens cached under LRU.
+    pub lru_tokens: u64,
+    /// Prompt tokens cached under the policy `hazard`.
+    pub hazard_tokens: u64,
 }
 
 /// A named cause, summed over the requests that lost by it; names and order of the fields are those

@@ -144,6 +144,9 @@ const fn names<M, const N: usize>(policies: &[NamedPolicy<M>]) -> [&'static str;
     names
 }
 
+/// The policy of an engine of ours unless another one is named.
+pub const DEFAULT: &str = "hazard";
+
 /// Policies that [`by_name`] makes.
 pub const NAMES: &[&str] = &names::<_, { ONLINE.len() }>(ONLINE);
 

@@ -228,6 +228,9 @@ impl Recipe {
             each: tenant_gib.map(units),
             named: options.tenants.iter().filter_map(share).collect(),
         };
+        // Parts are chosen by importance while a prompt is computed.
+        let learns = importance.is_none() && policy::learns_ends(options.eviction_policy());
+        let learned = learns.then(|| options.eviction_policy().to_owned());
         // A prompt may end within a unit, which takes a slot as well.
         let longest = shape.model.max_context / (unit_blocks * shape.block_size) + 1;
         // A single longest prompt must fit, or it could never be loaded.
@@ -243,7 +246,7 @@ impl Recipe {
             shares,
             most_at_hand,
             block_size: shape.block_size,
-            learned: options.policy.clone().filter(|policy| policy::learns_ends(policy)),
+            learned,
             tables: learned_tables(options),
         })
     }

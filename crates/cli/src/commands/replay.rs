@@ -32,8 +32,8 @@ use headstart_page::ReportProvenance;
 use headstart_report::TraceFacts;
 use headstart_report::replay::{self as report, ReplayReport, ReplayRow};
 
-/// Policies where none is named: what most engines do, and the yardstick.
-const DEFAULT_POLICIES: &str = "lru,belady";
+/// Policies where none is named: that of most engines, ours, and the yardstick.
+const DEFAULT_POLICIES: &str = "lru,hazard,belady";
 
 /// More room than this, in blocks, is refused: a replay takes about 100 bytes for each, and as
 /// many again on every other thread.

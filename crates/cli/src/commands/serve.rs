@@ -266,7 +266,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             max_waiting: options.max_waiting.unwrap_or(limits.2),
             order: queue_order,
         },
-        policy: policy(options.policy.as_deref().unwrap_or("lru"))?,
+        policy: policy(options.eviction_policy())?,
         model: loaded.model,
         prompt: loaded.prompt,
         emulated: emulated.map(|emulated| Box::new(emulated.engine)),

@@ -295,7 +295,7 @@ mod tests {
         assert!(
             line(&text, "strategy").ends_with("f.toml:2") || text.contains("f.toml:2\nstrategy")
         );
-        assert_eq!(line(&text, "policy"), "policy = \"lru\" # default");
+        assert_eq!(line(&text, "policy"), "policy = \"hazard\" # default");
         assert_eq!(line(&text, "listen"), "listen = \"127.0.0.1:8000\" # default");
         assert_eq!(line(&text, "api-key-file"), "# api-key-file: not set # default");
         let secret = "# index-secret: set, not shown # command line";

@@ -117,7 +117,7 @@ pub(crate) struct ServeOptions {
     /// Tokens per block, a multiple of 16 [default: 16]
     #[arg(long, help_heading = CACHE, env = "HEADSTART_BLOCK_SIZE", value_name = "N")]
     pub(crate) block_size: Option<usize>,
-    /// Eviction policy [default: lru]
+    /// Eviction policy [default: hazard]
     ///
     /// `headstart replay --help` lists the policies.
     #[arg(long, help_heading = CACHE, env = "HEADSTART_POLICY", value_name = "NAME")]
@@ -290,6 +290,11 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
+    /// The eviction policy of replicas in this process.
+    pub(crate) fn eviction_policy(&self) -> &str {
+        self.policy.as_deref().unwrap_or(headstart_cache::policy::DEFAULT)
+    }
+
     /// The options of the command line and the environment, which are in `matches`, over those of
     /// `file`.
     pub(super) fn over(file: ConfigFile, matches: &ArgMatches) -> Result<Self> {

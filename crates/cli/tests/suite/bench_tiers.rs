@@ -34,6 +34,9 @@ fn arguments<'a>(trace: &'a str, store: &'a str) -> Vec<&'a str> {
         "16",
         "--output-tokens",
         "1",
+        // Its decisions depend on the order of requests alone, and not on their times.
+        "--policy",
+        "lru",
         "--cache-blocks",
         "200",
         "--context-cache",

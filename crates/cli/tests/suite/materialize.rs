@@ -109,7 +109,9 @@ fn replayed(requests: &[Asked], capacity: usize) -> Vec<u64> {
 
 /// A server with one replica.
 fn serve(cache_blocks: usize) -> Served {
-    Served::start(["--replicas", "1", "--cache-blocks", &cache_blocks.to_string()])
+    // Its decisions depend on no times, as those of the replay.
+    let blocks = cache_blocks.to_string();
+    Served::start(["--replicas", "1", "--policy", "lru", "--cache-blocks", &blocks])
 }
 
 fn complete(server: &Served, body: &Value) -> Value {

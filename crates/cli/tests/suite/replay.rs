@@ -113,9 +113,11 @@ fn a_line_counts_blocks_and_tokens_cold_and_steady() {
 }
 
 #[test]
-fn alone_it_shows_the_curves_of_lru_and_the_optimum() {
+fn alone_it_shows_the_curves_of_lru_hazard_and_the_optimum() {
     let lines = json(&[GOLDEN]);
-    let (lru, belady) = lines.split_at(12);
+    let (lru, rest) = lines.split_at(12);
+    let (hazard, belady) = rest.split_at(12);
+    assert!(hazard.iter().all(|line| line["policy"] == "hazard"), "{hazard:?}");
     assert_eq!(belady.len(), 12);
     for (lru, belady) in lru.iter().zip(belady) {
         assert_eq!((&lru["policy"], &belady["policy"]), (&"lru".into(), &"belady".into()));
@@ -133,8 +135,8 @@ fn alone_it_shows_the_curves_of_lru_and_the_optimum() {
     let mut tables = text.split("\n\n");
     let table = tables.find(|part| part.contains("\npolicy")).expect("a table");
     let rows: Vec<_> = table.lines().filter(|line| line.contains(" %")).collect();
-    assert_eq!(rows.len(), 25, "{text}");
-    assert!(rows[24].starts_with("infinite"), "{text}");
+    assert_eq!(rows.len(), 37, "{text}");
+    assert!(rows[36].starts_with("infinite"), "{text}");
     assert!(text.contains("lru: the knee is at"), "{text}");
     assert!(text.contains("The largest gap to Belady is at"), "{text}");
 }
@@ -220,8 +222,10 @@ fn the_page_names_the_file_only_and_holds_every_point() {
     let data = html.lines().find_map(|line| line.strip_prefix("const data = "));
     let data = data.expect("the data").trim_end_matches(';');
     let data: Value = serde_json::from_str(data).expect("JSON");
-    assert_eq!(data["policies"][1]["name"], "belady");
-    assert_eq!(data["policies"][1]["points"].as_array().map(Vec::len), Some(3));
+    let policies = data["policies"].as_array().expect("policies");
+    let names: Vec<_> = policies.iter().map(|policy| &policy["name"]).collect();
+    assert_eq!(names, ["lru", "hazard", "belady"]);
+    assert_eq!(policies[2]["points"].as_array().map(Vec::len), Some(3));
     assert_eq!(data["provenance"]["turns"], "inferred");
     let folder = Path::new(trace.path()).parent().expect("a folder");
     assert!(!html.contains(&format!("{}/", folder.display())));

@@ -51,6 +51,17 @@ pub fn json(analysis: &Analysis) -> Value {
             },
             "lost_share": analysis.routing.lost_share(),
         },
+        "eviction": {
+            "blocks": analysis.eviction.blocks,
+            "lru": {
+                "tokens": analysis.eviction.lru_tokens,
+                "token_hit_rate": share(analysis.eviction.lru_tokens),
+            },
+            "hazard": {
+                "tokens": analysis.eviction.hazard_tokens,
+                "token_hit_rate": share(analysis.eviction.hazard_tokens),
+            },
+        },
         "documents": analysis.order_free_tokens.map(|tokens| json!({
             "order_free_tokens": tokens,
             "share": share(tokens),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headstart_cache::policy::{self, Setting};
 use headstart_router::Profile;
 
 use super::replica::ReplicaSpec;
@@ -13,6 +14,8 @@ pub struct FleetConfig {
     pub replicas: Vec<ReplicaSpec>,
     /// Gateways, which take requests in turn.
     pub gateways: usize,
+    /// Eviction policy of the replicas, by name.
+    pub policy: String,
     /// Routing profile of the gateways.
     pub profile: Profile,
     /// For all that is random.
@@ -82,11 +85,13 @@ impl FleetConfig {
     /// Asserts that it is one.
     ///
     /// # Panics
-    /// When there is no replica or no gateway, when scrapes take no time, or when a fault names a
-    /// replica or gateway that does not exist.
+    /// When there is no replica or no gateway, when scrapes take no time, when the policy has no
+    /// such name, or when a fault names a replica or gateway that does not exist.
     pub fn check(&self) {
         assert!(!self.replicas.is_empty() && self.gateways > 0, "a fleet");
         assert!(self.network.scrape > Duration::ZERO, "scrapes take time");
+        let policy = policy::by_name(&self.policy, Setting { capacity: 1, block_tokens: 1 });
+        assert!(policy.is_ok(), "{}: no such policy", self.policy);
         for fault in &self.faults {
             let is_there = match *fault {
                 Fault::Crash { replica, .. } => replica < self.replicas.len(),

@@ -293,6 +293,8 @@ impl FleetPreset {
         FleetConfig {
             replicas: vec![self.replica(); replicas],
             gateways: 1,
+            // As the engines of the published runs.
+            policy: "lru".to_owned(),
             profile,
             seed: 1,
             network: Network {

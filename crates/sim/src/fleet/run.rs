@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_cache::policy::Lru;
+use headstart_cache::policy::{self, Setting};
 use headstart_core::{Nanos, ReplicaId, Rng, SeqId};
 use headstart_router::stream::ReplayId;
 use headstart_router::{Health, RouterConfig};
@@ -225,8 +225,13 @@ impl<'a> FleetRun<'a> {
         } else {
             BatchRetention::Batches(self.config.network.replay_batches)
         };
+        let setting = Setting {
+            capacity: spec.capacity_blocks,
+            block_tokens: spec.scheduler.block_size as u32,
+        };
+        let policy = policy::by_name(&self.config.policy, setting);
         ReplicaSeat {
-            replica: VirtualReplica::new(spec, Box::new(Lru::new(spec.capacity_blocks))),
+            replica: VirtualReplica::new(spec, policy.expect("`check` knows the policy")),
             publisher: Publisher::new(u64::from(life), keeps),
             is_alive: true,
             life,

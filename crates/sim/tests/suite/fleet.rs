@@ -38,6 +38,7 @@ fn fleet(strategy: &str, replicas: usize) -> FleetConfig {
     FleetConfig {
         replicas: vec![spec; replicas],
         gateways: 1,
+        policy: "lru".to_owned(),
         profile: strategy.parse().expect("a known strategy"),
         seed: 1,
         network: Network::default(),

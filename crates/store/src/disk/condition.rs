@@ -72,9 +72,12 @@ impl DiskHealth {
         self.change(condition)
     }
 
-    /// A write worked.
-    pub(super) fn write_worked(&mut self) -> bool {
+    /// A write worked. Returns whether the condition has changed.
+    pub(super) fn write_worked(&mut self, now: Duration) -> bool {
         match self.condition {
+            // None begins during the pause, so this one began before the failure and proves
+            // nothing.
+            Condition::WritesFail(_) if now < self.retry_at => false,
             Condition::WritesFail(_) => {
                 self.pause = FIRST_PAUSE;
                 self.change(Condition::Well)
@@ -154,10 +157,12 @@ mod tests {
             now += at(30);
             assert_eq!(health.refuses_writes(now), None, "never longer than 30 s");
         }
-        assert!(health.write_worked());
+        assert!(health.write_worked(now));
         assert_eq!(health.condition(), Condition::Well);
         assert!(health.write_failed(Failure::ReadOnly, now));
         assert_eq!(health.refuses_writes(now + at(1)), None, "from the start again");
+        assert!(!health.write_worked(now), "it began before the failure");
+        assert!(health.write_worked(now + at(1)));
     }
 
     #[test]

@@ -278,10 +278,13 @@ impl FleetBenchCommand {
         let given = self.server.options();
         let emulated = if self.is_emulated() { Some(self.emulated()?) } else { None };
         let replicas = self.is_emulated().then(|| self.preset_replicas());
+        // The engines of the published runs evict by LRU.
+        let published = self.is_emulated().then(|| "lru".to_owned());
         serve::config(&ServeOptions {
             replicas: given.replicas.or(replicas.transpose()?),
             strategy: Some(strategy.to_owned()),
             block_size: self.block_size.map(usize::from),
+            policy: given.policy.clone().or(published),
             emulated,
             ..given
         })
@@ -304,18 +307,19 @@ impl FleetBenchCommand {
             return Ok(None);
         }
         let cost = self.emulated()?;
-        let (spec, replicas) = match &config.backend {
+        let (spec, replicas, policy) = match &config.backend {
             EngineBackend::Embedded(fleet) => {
-                (fleet_engine::of_server(&cost, fleet), fleet.replicas)
+                (fleet_engine::of_server(&cost, fleet), fleet.replicas, &*fleet.policy)
             }
             EngineBackend::Upstreams(engines) => {
                 // Each data-parallel rank is a replica of the fleet.
                 let ranks = engines.iter().map(|engine| engine.data_parallel_size.max(1) as usize);
                 let block_size = self.block_size.map(usize::from);
-                (fleet_engine::of_file(&cost, block_size), ranks.sum())
+                (fleet_engine::of_file(&cost, block_size), ranks.sum(), "lru")
             }
         };
-        self.simulated(profile, &cost, vec![spec; replicas]).map(Some)
+        let fleet = self.simulated(profile, &cost, vec![spec; replicas])?;
+        Ok(Some(FleetConfig { policy: policy.to_owned(), ..fleet }))
     }
 
     fn simulated(

@@ -53,7 +53,7 @@ pub(crate) struct TraceBenchCommand {
     /// Tokens per block of the server's cache [default: 16]
     #[arg(long, value_name = "N", help_heading = "Server")]
     block_size: Option<usize>,
-    /// Eviction policy of the server's cache [default: lru]
+    /// Eviction policy of the server's cache [default: hazard; of --url, lru]
     #[arg(long, value_name = "NAME", help_heading = "Server")]
     policy: Option<String>,
     /// Print one JSON object

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_cache::policy::{self, Setting};
 use headstart_core::CostModel;
 use headstart_core::figures::counted;
 use headstart_router::Profile;
@@ -18,6 +19,7 @@ use headstart_terminal::{self as output, Progress, TaskProgress};
 
 pub(crate) use self::source::SourceOptions;
 use crate::commands::fleet_engine;
+use crate::config::ablations::policy as policy_option;
 use crate::config::cost_model;
 use crate::exit::usage;
 use crate::parallel::{parallel, threads};
@@ -102,6 +104,12 @@ pub(crate) struct FleetSimulation {
     /// Counted from the start of the run. An empty replica replaces it after 30 seconds.
     #[arg(long, value_name = "SECONDS")]
     replica_crash: Option<f64>,
+    /// Eviction policy of the replicas [default: hazard; of a preset, lru]
+    ///
+    /// `hazard` is that of `serve`. The engines of the published runs, as vLLM and SGLang by
+    /// default, evict by lru.
+    #[arg(long, value_name = "NAME", value_parser = policy_option)]
+    policy: Option<String>,
     /// Seed of arrivals and random choices [default: 1]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -261,6 +269,13 @@ impl FleetSimulation {
             fleet.network.event_loss = percent / 100.0;
         }
         fleet.faults = self.faults()?;
+        match &self.policy {
+            Some(policy) => fleet.policy.clone_from(policy),
+            None if self.is_of_trace() => policy::DEFAULT.clone_into(&mut fleet.policy),
+            None => {}
+        }
+        let known = policy::by_name(&fleet.policy, Setting { capacity: 1, block_tokens: 1 });
+        known.map_err(|error| usage(format!("--policy: {error}")))?;
         Ok(fleet)
     }
 

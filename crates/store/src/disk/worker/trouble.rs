@@ -64,7 +64,8 @@ impl Worker {
     }
 
     pub(super) fn write_worked(&mut self) {
-        if self.health.write_worked() {
+        let now = self.now();
+        if self.health.write_worked(now) {
             self.report_condition();
         }
     }
