@@ -15,7 +15,7 @@ use headstart_core::{Access, BlockHash, Nanos, Rng};
 
 const CAPACITIES: [usize; 3] = [50_000, 28_673, 27_804];
 /// The learned tables of `hazard`, and the ghosts that it keeps however small the cache is.
-const HAZARD_FIXED_BYTES: f64 = 4.1e6;
+const HAZARD_FIXED_BYTES: f64 = 4.15e6;
 /// Blocks of a conversation's last prompt.
 const LONGEST_CHAIN: usize = 2_000;
 

@@ -1,6 +1,6 @@
 //! Facts about one use of a block, for cache policies.
 
-use crate::{FinishKind, Nanos, Probability, SessionId};
+use crate::{FinishKind, Nanos, Probability, SessionId, ToolClass};
 
 /// One use of a block by a request. Every policy receives it; most read only a part.
 ///
@@ -20,6 +20,8 @@ pub struct Access {
     pub offset: u32,
     /// The end of the answer, at a release.
     pub finish: FinishKind,
+    /// The tools that the answer calls, at a release.
+    pub tool: ToolClass,
     /// Length of the answer in tokens, at a release; `None` when unknown.
     pub output_tokens: Option<u32>,
     /// The conversation, when known.

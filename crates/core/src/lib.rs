@@ -8,6 +8,7 @@
 //! | [`ids`] | token, block, replica, sequence and session ids |
 //! | [`time`] | [`Nanos`], a point in (real or virtual) time |
 //! | [`block`] | [`BlockHash`] and [`RouteKey`], the two names of a block |
+//! | [`tool`] | the tools that an answer calls, as a class |
 //! | [`tier`] | where a block's bytes live |
 //! | [`transfer`] | what is moved between tiers, and the [`BlockMover`] that does it |
 //! | [`access`] | a use of a block, as a cache policy sees it |
@@ -40,6 +41,7 @@ pub mod shown;
 pub mod stats;
 pub mod tier;
 pub mod time;
+pub mod tool;
 pub mod transfer;
 pub mod usage;
 
@@ -59,5 +61,6 @@ pub use rng::Rng;
 pub use runs::{BlockRuns, Run};
 pub use tier::Tier;
 pub use time::Nanos;
+pub use tool::ToolClass;
 pub use transfer::BlockMover;
 pub use usage::UsageError;

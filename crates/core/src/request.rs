@@ -1,6 +1,6 @@
 //! One request of a trace, whatever format it came from.
 
-use crate::{BlockRuns, FinishKind, Nanos, Probability, SessionId};
+use crate::{BlockRuns, FinishKind, Nanos, Probability, SessionId, ToolClass};
 
 /// A recorded request: no text, only names of blocks and lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct TraceRequest {
     pub output_tokens: Option<u32>,
     /// The end of its answer.
     pub finish: FinishKind,
+    /// The tools that its answer calls.
+    pub tool: ToolClass,
     /// The conversation, when the trace names it or it was inferred.
     pub session: Option<SessionId>,
     /// 1-based index of the user message in its conversation; 0 when unknown.

@@ -124,6 +124,24 @@ impl PromptModel {
         self.tokenizer.token_id(self.special_tokens.eos.as_deref()?)
     }
 
+    /// Tokens with which calls of tools begin in an answer, of those that common models use.
+    ///
+    /// Source: the tokenizers of Qwen and Hermes, Llama 3.1, Mistral, Granite, DeepSeek, Kimi and
+    /// gpt-oss.
+    #[must_use]
+    pub fn tool_call_tokens(&self) -> Vec<TokenId> {
+        let markers = [
+            "<tool_call>",
+            "<|python_tag|>",
+            "[TOOL_CALLS]",
+            "<|tool_call|>",
+            "<｜tool▁calls▁begin｜>",
+            "<|tool_calls_section_begin|>",
+            "<|call|>",
+        ];
+        markers.iter().filter_map(|marker| self.tokenizer.token_id(marker)).collect()
+    }
+
     /// Tokens that survive the way through text: any sequence of them decodes to a text that
     /// encodes to the same sequence. With these, prompts can be synthesized as tokens and sent
     /// as text. Ids ascending; a space and at least two lower-case ASCII letters each.
@@ -259,6 +277,7 @@ mod tests {
         let text = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(toy.text(&tokens).unwrap(), text);
         assert_eq!(toy.eos_token(), toy.tokenizer.token_id("<|im_end|>"));
+        assert!(toy.tool_call_tokens().is_empty(), "the toy calls no tools");
         assert_eq!(tokens.iter().filter(|&&token| Some(token) == toy.eos_token()).count(), 1);
     }
 

@@ -422,7 +422,7 @@ impl Scheduler {
         self.outputs.push(Output::Token { seq: sequence.new.id, token, finish });
         if let Some(reason) = finish {
             let kind = match reason {
-                FinishReason::Stop => FinishKind::Stop,
+                FinishReason::Stop => self.running[index].stop_kind(),
                 FinishReason::Length => FinishKind::Length,
             };
             let sequence = self.remove(index);

@@ -26,6 +26,8 @@ pub struct Submission {
     pub max_tokens: usize,
     /// Tokens that end the answer.
     pub stop_tokens: Arc<[TokenId]>,
+    /// Tokens with which calls of tools begin.
+    pub tool_tokens: Arc<[TokenId]>,
     /// Settings to choose tokens.
     pub sampling: Sampling,
     /// Tenant salt: prompts under different salts share nothing.
@@ -45,6 +47,7 @@ impl Submission {
             prompt,
             max_tokens,
             stop_tokens: Arc::default(),
+            tool_tokens: Arc::default(),
             sampling: Sampling::default(),
             salt: None,
             access: Access::default(),
@@ -309,6 +312,16 @@ impl Sequence {
             Some(FinishReason::Length)
         } else {
             None
+        }
+    }
+
+    /// The end of an answer that its model ended: whether it calls a tool.
+    pub(crate) fn stop_kind(&self) -> FinishKind {
+        let answer = &self.tokens[self.prompt_tokens..];
+        if answer.iter().any(|token| self.new.tool_tokens.contains(token)) {
+            FinishKind::ToolCalls
+        } else {
+            FinishKind::Stop
         }
     }
 

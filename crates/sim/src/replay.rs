@@ -122,6 +122,7 @@ pub(crate) fn access_of(request: &TraceRequest, number: u32) -> Access {
     Access {
         now: request.arrival,
         finish: request.finish,
+        tool: request.tool,
         output_tokens: request.output_tokens,
         request_type: request.request_type,
         turn: request.turn,

@@ -22,7 +22,7 @@ mod tokens;
 
 use std::ops::Range;
 
-use headstart_core::{FinishKind, Nanos, Rng, SessionId, TokenId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Rng, SessionId, TokenId, ToolClass, TraceRequest};
 
 use tokens::BlockTokens;
 
@@ -93,6 +93,8 @@ pub struct TokenPrompt {
     pub output_tokens: u32,
     /// The recorded end of the answer, which a forced answer does not have.
     pub finish: FinishKind,
+    /// The tools that the recorded answer called.
+    pub tool: ToolClass,
     /// Whether it was longer than the limit.
     pub is_cut: bool,
 }
@@ -169,6 +171,7 @@ impl Materializer {
             tokens: self.tokens(number, request, len),
             output_tokens: output_tokens.unwrap_or(1).max(1),
             finish: request.finish,
+            tool: request.tool,
             is_cut: tokens > limit,
         })
     }

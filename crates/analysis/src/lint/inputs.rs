@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use headstart_core::{FinishKind, Progress, UsageError};
+use headstart_core::{FinishKind, Progress, ToolClass, UsageError};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
 use crate::error::AnalysisError;
@@ -95,6 +95,7 @@ fn text_prompt(file: &Path) -> Result<LoggedRequest, AnalysisError> {
         cached_tokens: None,
         output_tokens: None,
         finish: FinishKind::Unknown,
+        tool: ToolClass::default(),
         ttft: None,
     })
 }

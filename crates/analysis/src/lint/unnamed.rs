@@ -140,7 +140,7 @@ fn is_value(divergence: &PromptDivergence) -> bool {
 mod tests {
     use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
-    use headstart_core::FinishKind;
+    use headstart_core::{FinishKind, ToolClass};
 
     use super::*;
     use crate::rendering::Rendering;
@@ -160,6 +160,7 @@ mod tests {
             cached_tokens: None,
             output_tokens: None,
             finish: FinishKind::Unknown,
+            tool: ToolClass::default(),
             ttft: None,
         }
     }

@@ -169,6 +169,7 @@ impl HttpGateway {
             } else {
                 embedded.model.generation.stop_tokens.clone()
             },
+            tool_tokens: embedded.tool_tokens.clone(),
             // Who wants no answer wants the prompt made ready: all of it.
             is_exact: generation.max_tokens == Some(0),
             salt: generation.cache_salt.as_deref().map(Into::into),
@@ -179,6 +180,7 @@ impl HttpGateway {
                 },
                 turn: generation.turn,
                 finish: generation.recorded_finish,
+                tool: generation.recorded_tool,
                 ..Access::default()
             },
         })

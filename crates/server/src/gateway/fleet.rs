@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use headstart_core::ReplicaId;
+use headstart_core::{ReplicaId, TokenId};
 use headstart_engine::{GenerationDefaults, LanguageModel};
 use headstart_prompt::PromptModel;
 
@@ -27,6 +27,8 @@ pub struct EmbeddedReplicas {
     pub name: String,
     /// Generation defaults from the model's files.
     pub defaults: GenerationDefaults,
+    /// Tokens with which calls of tools begin in an answer.
+    pub tool_tokens: Arc<[TokenId]>,
     /// Tokenizer and template.
     pub prompt: Arc<PromptModel>,
     /// The weights.

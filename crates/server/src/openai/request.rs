@@ -1,6 +1,6 @@
 //! Requests of OpenAI's chat and completions APIs.
 
-use headstart_core::{FinishKind, TokenId};
+use headstart_core::{FinishKind, TokenId, ToolClass};
 use headstart_prompt::dialect::function_tool;
 use serde_json::{Map, Value, json};
 
@@ -69,6 +69,8 @@ pub struct Generation {
     /// The end that `metadata.finish` says the answer had, when a recorded request is sent again
     /// (an extension): eviction policies learn from it.
     pub recorded_finish: FinishKind,
+    /// The class of the tools that `metadata.tool` says it called, from 1 to 63.
+    pub recorded_tool: ToolClass,
 }
 
 /// Pieces of a stream that have token counts.
@@ -193,6 +195,9 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     let metadata = fields.get("metadata");
     let finish = metadata.and_then(|metadata| metadata["finish"].as_str());
     generation.recorded_finish = finish.map_or(FinishKind::Unknown, FinishKind::from_reason);
+    let tool = metadata.and_then(|metadata| metadata["tool"].as_u64());
+    let tool = tool.and_then(|tool| ToolClass::from_number(u8::try_from(tool).ok()?));
+    generation.recorded_tool = tool.unwrap_or_default();
     Ok(generation)
 }
 
@@ -605,16 +610,17 @@ mod tests {
 
     #[test]
     fn a_recorded_end_is_read_and_nothing_else_of_metadata() {
-        let finish = |metadata: Value| {
+        let recorded = |metadata: Value| {
             let mut body = json!({"model": "m", "prompt": "p"});
             body["metadata"] = metadata;
             let request = CompletionRequest::parse(body.to_string().as_bytes());
-            request.expect("metadata is never refused").generation.recorded_finish
+            let generation = request.expect("metadata is never refused").generation;
+            (generation.recorded_finish, generation.recorded_tool.number())
         };
-        assert_eq!(finish(json!({"finish": "tool_calls", "run": "7"})), FinishKind::ToolCalls);
-        for other in [json!(null), json!("stop"), json!({"finish": 3}), json!([{"finish": "stop"}])]
-        {
-            assert_eq!(finish(other), FinishKind::Unknown);
+        let whole = json!({"finish": "tool_calls", "tool": 9, "run": "7"});
+        assert_eq!(recorded(whole), (FinishKind::ToolCalls, 9));
+        for other in [json!(null), json!("stop"), json!({"finish": 3, "tool": 64}), json!([{}])] {
+            assert_eq!(recorded(other), (FinishKind::Unknown, 0));
         }
     }
 

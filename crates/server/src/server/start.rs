@@ -247,6 +247,7 @@ async fn embedded(
     let fleet = Fleet::Embedded(EmbeddedReplicas {
         name: config.name,
         defaults: config.model.generation.clone(),
+        tool_tokens: config.prompt.tool_call_tokens().into(),
         prompt: config.prompt,
         model: config.model,
         replicas,

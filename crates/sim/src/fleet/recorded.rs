@@ -116,6 +116,7 @@ impl TraceRequestMaker<'_> {
                 // Sessions of another pass are other sessions.
                 session: request.session.map(|one| SessionId(one.0 ^ pass << SESSION_BITS)),
                 finish: request.finish,
+                tool: request.tool,
                 ..Access::default()
             },
             next: None,

@@ -215,7 +215,7 @@ impl Flat<'_> {
                 session: Some(self.session),
                 turn,
                 request_type: self.info.type_index(kind.unwrap_or(&step.kind)),
-                p_continue: None,
+                ..TraceRequest::default()
             });
         }
         Ok(())

@@ -16,6 +16,9 @@
 //! session, lengths, `finish` and `p_continue`. A field that is not known here is an error, because
 //! a misspelt one would otherwise be lost without a word.
 //!
+//! `tool` is the class of the tools that the answer called, from 1 to 63
+//! ([`ToolClass`]); it holds no name.
+//!
 //! `finish` is how the answer ended: `tool_calls`, `stop`, `length` or `cancelled`; the `hazard`
 //! policy learns from it. Builds from before it refuse a trace that has it.
 //!
@@ -25,7 +28,7 @@
 
 use std::io::{self, Write};
 
-use headstart_core::{FinishKind, Nanos, Probability, SessionId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Probability, SessionId, ToolClass, TraceRequest};
 use serde::{Deserialize, Serialize};
 
 use super::chain::PromptChain;
@@ -96,6 +99,7 @@ impl<W: Write> Writer<W> {
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
             finish: request.finish,
+            tool: request.tool.number(),
             p_continue: request.p_continue.map(Probability::value),
             blocks: PromptChain(request.blocks.clone()),
             types: None,
@@ -147,6 +151,8 @@ struct CanonicalLine {
     output_tokens: Option<u32>,
     #[serde(default, with = "FinishName", skip_serializing_if = "is_default")]
     finish: FinishKind,
+    #[serde(default, skip_serializing_if = "is_default")]
+    tool: u8,
     #[serde(skip_serializing_if = "is_default")]
     p_continue: Option<f64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -257,6 +263,9 @@ impl<'a> LineFormat<'a> for Canonical {
             );
         }
         let p_continue = line.p_continue.map(probability).transpose()?;
+        let tool = ToolClass::from_number(line.tool).ok_or_else(|| {
+            format!("`tool` is {}, but classes of tools are numbered from 1 to 63", line.tool)
+        })?;
         Ok(ParsedLine::Request(TraceRequest {
             arrival: Nanos(arrival_ns),
             blocks: line.blocks.0,
@@ -266,6 +275,7 @@ impl<'a> LineFormat<'a> for Canonical {
             turn: line.turn,
             request_type,
             finish: line.finish,
+            tool,
             p_continue,
         }))
     }
@@ -307,6 +317,7 @@ mod tests {
             turn: maybe(*arrival & 0xffff).unwrap_or(0) as u16,
             request_type: rng.below(num_types) as u16,
             finish: FinishKind::ALL[rng.below(FinishKind::ALL.len())],
+            tool: ToolClass::from_number(rng.below(64) as u8).expect("a class"),
             blocks,
             p_continue,
         }

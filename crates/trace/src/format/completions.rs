@@ -48,6 +48,14 @@ pub struct Body<'a> {
 pub struct RecordedEnd {
     /// [`FinishKind::name`].
     pub finish: &'static str,
+    /// [`ToolClass::number`](headstart_core::ToolClass::number); 0 without known tools.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tool: u8,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize)]
@@ -74,7 +82,7 @@ impl<'a> Body<'a> {
             temperature: 0,
             user: prompt.session.map(|session| format!("session-{}", session.0)),
             metadata: (prompt.finish != FinishKind::Unknown)
-                .then(|| RecordedEnd { finish: prompt.finish.name() }),
+                .then(|| RecordedEnd { finish: prompt.finish.name(), tool: prompt.tool.number() }),
         }
     }
 }
@@ -95,7 +103,7 @@ pub fn line(prompt: &TokenPrompt, model: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::{Nanos, SessionId};
+    use headstart_core::{Nanos, SessionId, ToolClass};
     use serde_json::{Value, json};
 
     use super::*;
@@ -108,6 +116,7 @@ mod tests {
             tokens: vec![700, 512],
             output_tokens: 9,
             finish,
+            tool: ToolClass::default(),
             is_cut: false,
         };
         let mut expected = json!({

@@ -37,7 +37,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use headstart_core::shown::one_line;
-use headstart_core::{FinishKind, Nanos, TokenId};
+use headstart_core::{FinishKind, Nanos, TokenId, ToolClass};
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Role, Turn};
@@ -84,6 +84,8 @@ pub struct LoggedRequest {
     pub output_tokens: Option<u32>,
     /// The end of the answer.
     pub finish: FinishKind,
+    /// The tools that the answer calls.
+    pub tool: ToolClass,
     /// Time from sending to the first token.
     pub ttft: Option<Duration>,
 }
@@ -155,6 +157,7 @@ pub fn of_conversation(
             cached_tokens: None,
             output_tokens: None,
             finish: FinishKind::Unknown,
+            tool: ToolClass::default(),
             ttft: None,
         }
     })

@@ -3,7 +3,7 @@
 //! Forks begin off a prefix of the running prompt and have sessions of their own: a *retry* from
 //! an earlier point of it, or a *sub-agent* that shares only the opening.
 
-use headstart_core::{FinishKind, Nanos, Rng, SessionId, TraceRequest};
+use headstart_core::{FinishKind, Nanos, Rng, SessionId, ToolClass, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
 use super::limits::{check_context, check_probability, check_rate};
@@ -35,10 +35,23 @@ pub struct Agents {
     pub retries: f64,
     /// Run time of a tool.
     pub tool_gap: Gap,
+    /// Tools with run times of their own; without any all tools are alike, and have no names.
+    pub tools: Vec<AgentTool>,
     /// Time until the user's next request.
     pub user_gap: Gap,
     /// A session ends when its next prompt would be longer than this.
     pub context_tokens: u32,
+}
+
+/// A tool that agents call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentTool {
+    /// Its name.
+    pub name: &'static str,
+    /// Relative frequency of its calls.
+    pub weight: f64,
+    /// Its run time, or the time until a person agrees.
+    pub gap: Gap,
 }
 
 impl Agents {
@@ -61,6 +74,7 @@ impl Agents {
         self.opening.check()?;
         [self.task, self.tool_result, self.answer].iter().try_for_each(Length::check)?;
         self.tool_gap.check()?;
+        self.tools.iter().try_for_each(|tool| tool.gap.check())?;
         self.user_gap.check()
     }
 }
@@ -98,6 +112,8 @@ struct AgentSession {
     is_fork: bool,
     /// Whether the next request brings a user message.
     user_is_next: bool,
+    /// The tool that runs, by its place in the list.
+    tool: Option<usize>,
 }
 
 impl AgentSource {
@@ -144,7 +160,7 @@ impl StreamSource for AgentSource {
         if !session.is_fork && chance(&mut self.rng, self.config.p_fork) {
             self.fork(now, &session, ids);
         }
-        request.finish = self.go_on(now, session, answer);
+        (request.finish, request.tool) = self.go_on(now, session, answer);
         request
     }
 }
@@ -163,6 +179,7 @@ impl AgentSource {
             prompt,
             is_fork: false,
             user_is_next: true,
+            tool: None,
         }
     }
 
@@ -171,6 +188,7 @@ impl AgentSource {
         let mut fork = main.clone();
         fork.id = ids.session();
         fork.is_fork = true;
+        fork.tool = None;
         let mut kept = main.opening_tokens;
         if chance(&mut self.rng, self.config.retries) {
             let history = (main.prompt.tokens() - kept) as usize;
@@ -185,20 +203,45 @@ impl AgentSource {
     }
 
     /// Continues a session after a request: another step, the user after a while, or nothing.
-    /// Returns how the request's answer ended.
-    fn go_on(&mut self, now: Nanos, mut session: AgentSession, answer: u32) -> FinishKind {
+    /// Returns how the request's answer ended, and the tool that it calls.
+    fn go_on(
+        &mut self,
+        now: Nanos,
+        mut session: AgentSession,
+        answer: u32,
+    ) -> (FinishKind, ToolClass) {
         session.user_is_next = !chance(&mut self.rng, self.config.p_step);
         if !session.user_is_next {
+            let tool = self.tool();
+            session.tool = tool;
             let tool_result = self.config.tool_result;
             self.wait(now, tool_result, answer, session);
-            return FinishKind::ToolCalls;
+            let names = tool.map(|tool| self.config.tools[tool].name);
+            return (FinishKind::ToolCalls, ToolClass::of_names(names));
         }
+        session.tool = None;
         if !session.is_fork && chance(&mut self.rng, self.config.p_turn) {
             session.turn = session.turn.saturating_add(1);
             let task = self.config.task;
             self.wait(now, task, answer, session);
         }
-        FinishKind::Stop
+        (FinishKind::Stop, ToolClass::default())
+    }
+
+    /// Draws the next tool, by its place.
+    fn tool(&mut self) -> Option<usize> {
+        let tools = &self.config.tools;
+        let total: f64 = tools.iter().map(|tool| tool.weight).sum();
+        if tools.is_empty() {
+            return None;
+        }
+        let mut left = self.rng.next_f64() * total;
+        let is_it = |tool: &AgentTool| {
+            left -= tool.weight;
+            left < 0.0
+        };
+        // Rounding may leave a little at the end.
+        Some(tools.iter().position(is_it).unwrap_or(tools.len() - 1))
     }
 
     /// Lets `session` go on with `answer` and an `addition`, if that fits the context.
@@ -210,7 +253,11 @@ impl AgentSource {
         }
         // No user waits for a fork, so its requests follow like those of tools.
         let user_is_next = session.user_is_next && !session.is_fork;
-        let gap = if user_is_next { &self.config.user_gap } else { &self.config.tool_gap };
+        let gap = match session.tool {
+            _ if user_is_next => &self.config.user_gap,
+            Some(tool) => &self.config.tools[tool].gap,
+            None => &self.config.tool_gap,
+        };
         let gap_s = gap.draw(&mut self.rng);
         self.timeline.wait(now, gap_s, session);
     }

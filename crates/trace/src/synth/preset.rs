@@ -15,7 +15,7 @@ pub mod atc25;
 
 use std::time::Duration;
 
-use super::agents::Agents;
+use super::agents::{AgentTool, Agents};
 use super::bursts::Bursts;
 use super::conversations::{Conversations, Labels, RequestType, Step};
 use super::draw::{Gap, Length};
@@ -42,6 +42,9 @@ pub const PRESETS: &[Preset] = &[
     preset("chat", "conversations under ten system prompts, exponential gaps", || vec![chat()]),
     preset("agents", "coding agents: tool steps, long user pauses, retries and sub-agents", || {
         vec![agents()]
+    }),
+    preset("agents-tools", "the same; each tool has its own pause, and its name is known", || {
+        vec![agents_with_tools()]
     }),
     preset("api", "bursts of single-turn requests around one template, never used again", || {
         vec![api()]
@@ -172,7 +175,29 @@ fn chat() -> Stream {
 }
 
 fn agents() -> Stream {
-    Stream::Agents(Agents {
+    Stream::Agents(coding_agents())
+}
+
+/// Tools with run times of their own: of most calls a fraction of a second, of tests a minute, and
+/// one that waits for a person.
+fn agents_with_tools() -> Stream {
+    let tool = |name, weight, mu, sigma| {
+        let gap = Gap::LogNormal { mu, sigma };
+        AgentTool { name, weight, gap }
+    };
+    let tools = vec![
+        tool("read_file", 40.0, -1.0, 0.5),
+        tool("edit_file", 20.0, -0.5, 0.5),
+        tool("run_command", 20.0, 1.4, 1.0),
+        tool("run_tests", 8.0, 3.7, 0.8),
+        tool("web_search", 7.0, 1.0, 0.6),
+        tool("ask_user", 5.0, 4.82, 1.25),
+    ];
+    Stream::Agents(Agents { tools, ..coding_agents() })
+}
+
+fn coding_agents() -> Agents {
+    Agents {
         starts_per_s: 1.0,
         opening: Opening::prompts(5, 0.8, system_prompt(17_000.0)),
         task: around(400.0),
@@ -183,9 +208,10 @@ fn agents() -> Stream {
         p_fork: 0.03,
         retries: 0.3,
         tool_gap: Gap::LogNormal { mu: 1.4, sigma: 1.0 },
+        tools: Vec::new(),
         user_gap: Gap::log_normal(),
         context_tokens: 200_000,
-    })
+    }
 }
 
 fn api() -> Stream {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use headstart_core::{FinishKind, ToolClass};
 use headstart_trace::synth::{Gap, Labels, Length, Opening, Stream};
 
 use crate::measure::{
@@ -148,4 +149,30 @@ fn empirical_gaps_are_those_given_and_labels_true_by_default() {
     let short = f64::from(counts[0]) / f64::from(counts[0] + counts[1]);
     // Some of the long ones fall behind the end.
     near("short gaps", short, 0.5, 0.05);
+}
+
+#[test]
+fn each_tool_has_pauses_of_its_own() {
+    let mut workload = preset("agents-tools");
+    workload.requests = Some(20_000);
+    let requests: Vec<_> = generate(&workload).collect();
+    let mut pauses: HashMap<ToolClass, Vec<f64>> = HashMap::new();
+    for session in by_session(&requests) {
+        for pair in session.windows(2).filter(|pair| pair[0].tool != ToolClass::default()) {
+            assert_eq!(pair[0].finish, FinishKind::ToolCalls);
+            let pause_s = pair[1].arrival.since(pair[0].arrival).as_secs_f64();
+            pauses.entry(pair[0].tool).or_default().push(pause_s);
+        }
+    }
+    assert_eq!(pauses.len(), 6);
+    let median_s = |name: &str| {
+        let mut pauses = pauses[&ToolClass::of_names([name])].clone();
+        pauses.sort_by(f64::total_cmp);
+        pauses[pauses.len() / 2]
+    };
+    near("read_file", median_s("read_file"), 0.37, 0.05);
+    near("run_tests", median_s("run_tests"), 40.4, 6.0);
+    assert!(median_s("ask_user") > 80.0, "it waits for a person");
+    let plain = preset("agents");
+    assert!(generate(&plain).take(1_000).all(|request| request.tool == ToolClass::default()));
 }

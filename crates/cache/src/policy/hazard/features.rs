@@ -1,11 +1,11 @@
 //! Features of a request, known at its release, in small numbers.
 
-use headstart_core::{Access, FinishKind};
+use headstart_core::{Access, FinishKind, ToolClass};
 
 use super::age::{log2, step};
 
 /// Number of stages: tables of factors, each by another part of the features.
-pub(super) const STAGES: usize = 9;
+pub(super) const STAGES: usize = 10;
 
 /// Values of each stage.
 pub(super) const VALUES: [usize; STAGES] = [
@@ -18,6 +18,7 @@ pub(super) const VALUES: [usize; STAGES] = [
     TYPES,          // request type
     TYPES * COUNTS, // request type with turn
     LOGS,           // blocks
+    TOOLS,          // called tools
 ];
 
 const ENDS: usize = 6;
@@ -26,6 +27,7 @@ const GAPS: usize = 21;
 const GAP_STEPS: usize = 13;
 const COUNTS: usize = 13;
 const TYPES: usize = 32;
+const TOOLS: usize = ToolClass::COUNT;
 
 /// Weight of the last gap in a lineage's mean gap.
 const LAST_GAP: f64 = 0.3;
@@ -37,17 +39,18 @@ pub(super) struct Features {
     output: u8,
     gap: u8,
     new_blocks: u8,
-    requests: u8,
-    turn: u8,
+    /// Requests of the lineage in the upper half, the turn in the lower one: at most 12 each.
+    counts: u8,
     request_type: u8,
     blocks: u8,
+    tool: u8,
     /// Mean of the binary logarithms of the lineage's gaps in seconds, in 1/256 from -3; 0 without
     /// a gap.
     log_gap: u16,
 }
 
 /// Options that hide a feature, in the order of the bits of [`HiddenFeatures`].
-const HIDE: [&str; 9] = [
+const HIDE: [&str; 10] = [
     "no-finish",
     "no-output",
     "no-gap",
@@ -57,6 +60,7 @@ const HIDE: [&str; 9] = [
     "no-turn",
     "no-type",
     "no-blocks",
+    "no-tool",
 ];
 
 /// Features that are taken to be unknown, for ablations.
@@ -89,9 +93,10 @@ impl Features {
     ) -> Self {
         let mut features = Self {
             finish: access.finish as u8,
+            tool: access.tool.number(),
             output: access.output_tokens.map_or(0, |tokens| 1 + log_of(tokens)),
             new_blocks: log_of(blocks - known.min(blocks)),
-            turn: access.turn.min(12) as u8,
+            counts: access.turn.min(12) as u8,
             request_type: (access.request_type % TYPES as u16) as u8,
             blocks: log_of(blocks),
             ..Self::default()
@@ -104,7 +109,7 @@ impl Features {
             };
             features.log_gap = ((mean + 3.0) * 256.0).clamp(1.0, 65_535.0) as u16;
             features.gap = 1 + (step(gap_s) / 4) as u8;
-            features.requests = (before.requests + 1).min(12);
+            features.counts |= (before.requests() + 1).min(12) << 4;
         }
         features
     }
@@ -113,21 +118,40 @@ impl Features {
         FinishKind::ALL[usize::from(self.finish)]
     }
 
+    /// Requests of the lineage before this one.
+    fn requests(&self) -> u8 {
+        self.counts >> 4
+    }
+
+    fn turn(&self) -> u8 {
+        self.counts & 0x0f
+    }
+
     /// The same with some of them unknown.
     pub(super) fn without(mut self, hidden: HiddenFeatures) -> Self {
         let is_hidden = |bit: usize| hidden.0 >> bit & 1 == 1;
         if is_hidden(3) {
             self.log_gap = 0;
         }
-        let Self { finish, output, gap, new_blocks, requests, turn, request_type, blocks, .. } =
-            &mut self;
-        let fields = [finish, output, gap, new_blocks, requests, turn, request_type, blocks];
-        for (field, bit) in fields.into_iter().zip([0, 1, 2, 4, 5, 6, 7, 8]) {
+        if is_hidden(5) {
+            self.counts &= 0x0f;
+        }
+        if is_hidden(6) {
+            self.counts &= 0xf0;
+        }
+        let Self { finish, output, gap, new_blocks, request_type, blocks, tool, .. } = &mut self;
+        let fields = [finish, output, gap, new_blocks, request_type, blocks, tool];
+        for (field, bit) in fields.into_iter().zip([0, 1, 2, 4, 7, 8, 9]) {
             if is_hidden(bit) {
                 *field = 0;
             }
         }
         self
+    }
+
+    /// Whether it is known which tools the answer called.
+    pub(super) fn knows_tools(&self) -> bool {
+        self.tool != 0
     }
 
     /// The logarithm of the lineage's mean gap, from 1; 0 without a gap.
@@ -145,11 +169,12 @@ impl Features {
             number(self.finish) * GAPS + self.mean_gap(),
             number(self.gap),
             number(self.new_blocks),
-            number(self.requests),
-            number(self.turn),
+            number(self.requests()),
+            number(self.turn()),
             request_type,
-            request_type * COUNTS + number(self.turn),
+            request_type * COUNTS + number(self.turn()),
             number(self.blocks),
+            number(self.tool),
         ]
     }
 }
@@ -170,6 +195,7 @@ mod tests {
             output_tokens: Some(u32::MAX),
             turn: u16::MAX,
             request_type: u16::MAX,
+            tool: ToolClass::from_number(63).expect("the last class"),
             ..Access::default()
         };
         for gap_s in [0.0, 1.0, 1e12] {
@@ -190,6 +216,7 @@ mod tests {
             output_tokens: Some(9),
             turn: 3,
             request_type: 4,
+            tool: ToolClass::of_names(["bash"]),
             ..Access::default()
         };
         let continues = Some(Predecessor { features: Features::default(), gap_s: 30.0 });
@@ -212,9 +239,9 @@ mod tests {
             Features::new(&Access::default(), 10, 5, continues)
         };
         let first = of(Features::default(), 7.75);
-        assert_eq!((first.mean_gap(), first.requests), (6, 1));
+        assert_eq!((first.mean_gap(), first.requests()), (6, 1));
         // A mean of the logarithms 3 and 8, the last one weighted 0.3.
         let second = of(first, 255.75);
-        assert_eq!((second.mean_gap(), second.requests), (7, 2));
+        assert_eq!((second.mean_gap(), second.requests()), (7, 2));
     }
 }

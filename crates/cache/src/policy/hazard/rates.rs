@@ -22,7 +22,7 @@ pub(super) const LAST_BLOCK: usize = 2 * DEGREES;
 /// Steps of age that share a factor, by stage, and the least. The end of an answer and the gaps so
 /// far tell when a request returns: there finer steps find a point more. The other stages only
 /// learn more slowly with them.
-pub(super) const AGES_PER_FACTOR: [usize; STAGES] = [2, 2, 2, 4, 4, 4, 4, 4, 4];
+pub(super) const AGES_PER_FACTOR: [usize; STAGES] = [2, 2, 2, 4, 4, 4, 4, 4, 4, 2];
 const FINEST: usize = 2;
 
 /// Kinds of states that have factors of their own: superseded, last block, others.
@@ -162,7 +162,7 @@ impl Rates {
             self.base[state][age].exposure += exposure;
             self.base[STATES][age].exposure += exposure;
             let mut expected = self.hazards[state][age] * exposure as f32;
-            for (stage, &row) in rows.iter().enumerate() {
+            for (stage, row) in rows.iter() {
                 let count = &mut self.factors[factor_index(stage, row, age, state)];
                 count.exposure += expected;
                 expected *= factor(*count);
@@ -175,7 +175,7 @@ impl Rates {
         let age = step(age_s);
         self.base[state][age].returns += share;
         self.base[STATES][age].returns += share;
-        for (stage, &row) in rows.iter().enumerate() {
+        for (stage, row) in rows.iter() {
             self.factors[factor_index(stage, row, age, state)].returns += share as f32;
         }
     }
@@ -185,11 +185,9 @@ impl Rates {
         let mut hazards = [0.0; AGES];
         for group in from / FINEST..AGES / FINEST {
             let first = group * FINEST;
-            let factors = rows
-                .iter()
-                .enumerate()
-                .map(|(stage, &row)| factor(self.factors[factor_index(stage, row, first, state)]));
-            let product: f32 = factors.product();
+            let factor_of =
+                |(stage, row)| factor(self.factors[factor_index(stage, row, first, state)]);
+            let product: f32 = rows.iter().map(factor_of).product();
             let ages = first..first + FINEST;
             for (hazard, base) in hazards[ages.clone()].iter_mut().zip(&self.hazards[state][ages]) {
                 *hazard = base * product;
@@ -242,12 +240,25 @@ impl Rates {
 }
 
 /// The first factor of a request's features, by stage.
-pub(super) type StageRows = [u32; STAGES];
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StageRows {
+    rows: [u32; STAGES],
+    /// Stages that apply: the last one only where the called tools are known.
+    len: usize,
+}
+
+impl StageRows {
+    fn iter(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.rows[..self.len].iter().copied().enumerate()
+    }
+}
 
 /// Returns the rows of a request's features.
 pub(super) fn rows(features: &Features) -> StageRows {
     let values = features.values();
-    std::array::from_fn(|stage| (STAGE_STARTS[stage] + values[stage] * factors_of(stage)) as u32)
+    let row = |stage: usize| (STAGE_STARTS[stage] + values[stage] * factors_of(stage)) as u32;
+    let len = STAGES - usize::from(!features.knows_tools());
+    StageRows { rows: std::array::from_fn(row), len }
 }
 
 fn factor_index(stage: usize, row: u32, age: usize, state: usize) -> usize {

@@ -124,7 +124,7 @@ impl PlainHazard {
 
     fn key(owner: &Owner, stage: usize, age: usize, state: usize) -> FactorKey {
         let kind = if state.is_multiple_of(3) { usize::from(state == 6) } else { 2 };
-        let ages = if stage < 3 { 2 } else { 4 };
+        let ages = if stage < 3 || stage == 9 { 2 } else { 4 };
         (stage, owner.stages[stage].clone(), age / ages, kind)
     }
 
@@ -207,6 +207,9 @@ impl PlainHazard {
         let output = access.output_tokens.map_or(0, |tokens| 1 + log(tokens as usize));
         let mean_gap = mean.map_or(0, |mean| ((mean + 3.0) as i64).clamp(1, 20));
         let (turn, request_type) = (access.turn.min(12).into(), access.request_type.into());
+        // Without known tools there is no stage for them.
+        let tool = Some(i64::from(access.tool.number())).filter(|&tool| tool > 0);
+        let tool = tool.map(|tool| vec![tool]);
         Owner {
             released_s: self.now_s,
             booked_s: 0.0,
@@ -214,7 +217,7 @@ impl PlainHazard {
             len,
             known,
             superseded: 0,
-            stages: vec![
+            stages: [
                 vec![finish, output],
                 vec![finish, mean_gap],
                 vec![gap],
@@ -224,7 +227,10 @@ impl PlainHazard {
                 vec![request_type],
                 vec![request_type, turn],
                 vec![log(len)],
-            ],
+            ]
+            .into_iter()
+            .chain(tool)
+            .collect(),
             requests,
             mean_log_gap: mean,
         }

@@ -2,7 +2,9 @@
 
 use headstart_cache::Policy;
 use headstart_cache::policy::Newcomer;
-use headstart_core::{Access, BlockHash, BlockId, FinishKind, Nanos, Probability, Rng, SessionId};
+use headstart_core::{
+    Access, BlockHash, BlockId, FinishKind, Nanos, Probability, Rng, SessionId, ToolClass,
+};
 
 /// Slots: few, so that every state is met often.
 pub(super) const CAPACITY: usize = 12;
@@ -183,6 +185,7 @@ impl Calls {
             now: self.now,
             request_type: self.rng.below(3) as u16,
             turn: self.rng.below(5) as u16,
+            tool: ToolClass::from_number(self.rng.below(4) as u8).unwrap_or_default(),
             offset,
             session: (self.rng.below(3) > 0).then(|| SessionId(self.rng.below(4) as u64)),
             request: self.request,

@@ -1,7 +1,7 @@
 //! A cache under a random load: leases that come, grow, commit and go in any order.
 
 use headstart_cache::{Admit, Commit, Effect, Grow, Lease, Policy, PrefixCache};
-use headstart_core::{Access, BlockHash, BlockId, FinishKind, Rng};
+use headstart_core::{Access, BlockHash, BlockId, FinishKind, Rng, ToolClass};
 
 use super::Workload;
 
@@ -232,6 +232,8 @@ fn access(workload: &Workload, request: usize, offset: usize) -> Access {
         offset: offset as u32,
         session: asked.session,
         finish: FinishKind::ALL[request % FinishKind::ALL.len()],
+        // Of half of them tools are known.
+        tool: ToolClass::from_number((request * 29 % 8) as u8 / 4).unwrap_or_default(),
         output_tokens: Some((request * 53 % 997) as u32),
         started: None,
         request: request as u32,

@@ -41,6 +41,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         cached_tokens: usage.cached,
         output_tokens: usage.output,
         finish: usage::finish(&outer),
+        tool: usage::tool(&outer),
         ttft: ttft(&outer),
     })
 }
@@ -218,7 +219,7 @@ impl Both<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use headstart_core::{FinishKind, Nanos};
+    use headstart_core::{FinishKind, Nanos, ToolClass};
 
     use super::*;
 
@@ -269,6 +270,7 @@ mod tests {
             cached_tokens: None,
             output_tokens: Some(2),
             finish: FinishKind::Unknown,
+            tool: ToolClass::default(),
             ttft: Some(Duration::from_micros(62_500)),
         };
         assert_eq!(got, expected);

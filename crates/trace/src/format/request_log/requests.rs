@@ -65,6 +65,7 @@ impl Chains {
             turn: logged.prompt.user_turns(),
             request_type: info.type_index(type_name(&logged.prompt)),
             finish: logged.finish,
+            tool: logged.tool,
             p_continue: None,
         })
     }

@@ -1,6 +1,7 @@
 //! Token counts and the end of the answer, as the server reported them.
 
-use headstart_core::FinishKind;
+use headstart_core::{FinishKind, ToolClass};
+use serde_json::Value;
 
 use super::fields::RawFields;
 use super::names::{
@@ -37,6 +38,29 @@ pub(super) fn finish(line: &RawFields<'_>) -> FinishKind {
     let places = [line, &answer, &body];
     let found = places.into_iter().find_map(|place| reason(place).or_else(|| of_choice(place)));
     found.as_deref().map_or(FinishKind::Unknown, FinishKind::from_reason)
+}
+
+/// The tools that the answer in `line` calls: those of a chat completion's first choice, of a
+/// response's output, or of a message's content.
+pub(super) fn tool(line: &RawFields<'_>) -> ToolClass {
+    let [answer, body] = answers(line);
+    let names = [line, &answer, &body].into_iter().map(tool_names);
+    let names = names.into_iter().find(|names| !names.is_empty()).unwrap_or_default();
+    ToolClass::of_names(names.iter().map(String::as_str))
+}
+
+fn tool_names(answer: &RawFields<'_>) -> Vec<String> {
+    let calls = |list: &Value, name: &str| -> Vec<String> {
+        let list = list.as_array().map_or(&[][..], Vec::as_slice);
+        list.iter().filter_map(|call| Some(call.pointer(name)?.as_str()?.to_owned())).collect()
+    };
+    if let Some(choices) = answer.list(CHOICES) {
+        let listed = choices.pointer("/0/message/tool_calls");
+        return listed.map_or_else(Vec::new, |listed| calls(listed, "/function/name"));
+    }
+    // Other parts have no name.
+    let parts = ["output", "content"].into_iter().find_map(|name| answer.list(name));
+    parts.map_or_else(Vec::new, |parts| calls(&parts, "/name"))
 }
 
 /// The answer in `line`, and the answer's body in a batch's file. One that is absent has no fields.
@@ -108,6 +132,25 @@ mod tests {
         assert_eq!(kind(&format!(r#"{{"response": {{"body": {chat}}}}}"#)), tool);
         for without in [r#"{"choices": []}"#, r#"{"choices": 7, "finish_reason": 3}"#] {
             assert_eq!(kind(without), FinishKind::Unknown, "{without}");
+        }
+    }
+
+    #[test]
+    fn called_tools_are_found() {
+        let class = |line: &str| tool(&RawFields::parse(line).expect("an object"));
+        let expected = ToolClass::of_names(["bash", "read"]);
+        let call = |name: &str| format!(r#"{{"function": {{"name": "{name}"}}}}"#);
+        let calls = format!("[{}, {}]", call("read"), call("bash"));
+        let chat = format!(r#"{{"choices": [{{"message": {{"tool_calls": {calls}}}}}]}}"#);
+        assert_eq!(class(&format!(r#"{{"response": {chat}}}"#)), expected);
+        assert_eq!(class(&format!(r#"{{"response": {{"body": {chat}}}}}"#)), expected);
+        let parts = r#"[{"type": "text", "text": "so"}, {"type": "tool_use", "name": "bash"},
+            {"type": "tool_use", "name": "read"}]"#;
+        assert_eq!(class(&format!(r#"{{"response": {{"content": {parts}}}}}"#)), expected);
+        assert_eq!(class(&format!(r#"{{"response": {{"output": {parts}}}}}"#)), expected);
+        let text = r#"{"choices": [{"message": {"content": "so", "tool_calls": null}}]}"#;
+        for without in [text, r#"{"choices": 7}"#, r#"{"content": [3]}"#, "{}"] {
+            assert_eq!(class(without), ToolClass::default(), "{without}");
         }
     }
 

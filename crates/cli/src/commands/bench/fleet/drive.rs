@@ -127,6 +127,7 @@ impl Driver<'_> {
             tokens: tokens.map(|token| start + (token ^ self.salt) % (end - start)).collect(),
             output_tokens: request.answer_tokens,
             finish: request.access.finish,
+            tool: request.access.tool,
             is_cut: false,
         }
     }
