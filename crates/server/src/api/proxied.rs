@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use headstart_core::TokenId;
 use headstart_core::block::Namespace;
+use headstart_core::{FinishKind, TokenId};
 use headstart_prompt::NoExactTokens;
 use headstart_router::RouteRequest;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -239,6 +239,10 @@ impl ForwardedRequest {
             let savings = &self.call.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);
             savings.note_created(labels, usage.created_tokens);
+        }
+        if usage.finish != FinishKind::Unknown {
+            let labels = [&self.model[..], reservation.replica_name(), usage.finish.name()];
+            self.call.gateway.metrics.requests.successes.with_label_values(&labels).inc();
         }
         self.note_counts(usage, reservation);
         self.check_tokens(usage, reservation);

@@ -1,5 +1,8 @@
-//! Usage in an engine's answer: prompt, cached and completion tokens.
+//! Usage in an engine's answer: prompt, cached and completion tokens; and how the answer ended.
 
+mod end;
+
+use headstart_core::FinishKind;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -31,7 +34,7 @@ const RESPONSES: [&str; 4] = [
 const MESSAGES: [&str; 4] =
     ["/input_tokens", "/cache_read_input_tokens", "/cache_creation_input_tokens", "/output_tokens"];
 
-/// The engine's own count of a prompt.
+/// The engine's own count of a prompt, and the end of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EngineUsage {
     /// Prompt tokens.
@@ -42,6 +45,8 @@ pub(super) struct EngineUsage {
     pub(super) created_tokens: Option<usize>,
     /// Tokens of the answer.
     pub(super) completion_tokens: Option<usize>,
+    /// The end of the answer.
+    pub(super) finish: FinishKind,
 }
 
 /// Of an answer or an event, what is of interest. Anthropic's `message_start` has it one level
@@ -76,7 +81,8 @@ impl EngineUsage {
     /// Of a whole answer as JSON, with its id; of anything else none.
     pub(super) fn of_answer(json: &[u8]) -> (Self, Option<String>) {
         let answer = UsageEnvelope::of(json).unwrap_or_default();
-        (Self::of(&answer.usage), answer_id(&answer))
+        let usage = Self { finish: end::of(json), ..Self::of(&answer.usage) };
+        (usage, answer_id(&answer))
     }
 
     fn of(usage: &Value) -> Self {
@@ -126,14 +132,17 @@ impl EngineUsage {
             cached_tokens: count(usage, cached),
             created_tokens: count(usage, created),
             completion_tokens: count(usage, completion),
+            finish: FinishKind::Unknown,
         }
     }
 
     /// Merges the usage of a later event of the same stream. A later one without a prompt count
     /// changes only the completion tokens.
     fn then(self, later: Self) -> Self {
+        // The end may come in an event before the one with the counts.
+        let finish = self.finish;
         match later.prompt_tokens {
-            Some(_) => later,
+            Some(_) => Self { finish, ..later },
             None => Self {
                 completion_tokens: later.completion_tokens.or(self.completion_tokens),
                 ..self
@@ -198,6 +207,12 @@ impl UsageScan {
     }
 
     fn end_line(&mut self) {
+        if !self.is_too_long
+            && let Some(data) = self.line.strip_prefix(b"data:")
+            && end::is_in(data)
+        {
+            self.found.finish = end::of(data);
+        }
         let has_mark = has_usage(&self.line);
         // Every event is parsed until the id is known, and afterwards only those with a usage.
         let is_wanted = has_mark || self.id.is_none();
@@ -232,6 +247,7 @@ mod tests {
         cached_tokens: Some(32),
         created_tokens: None,
         completion_tokens: Some(4),
+        finish: FinishKind::Unknown,
     };
 
     /// The usage and the id that a stream of these events says.
@@ -249,6 +265,7 @@ mod tests {
             cached_tokens: Some(cached),
             created_tokens: Some(created),
             completion_tokens: Some(completion),
+            finish: FinishKind::Unknown,
         }
     }
 
@@ -266,7 +283,8 @@ mod tests {
             "cache_creation_input_tokens":16}}"#
             .replace('\n', "");
         let (found, id) = streamed(&[&start, &delta]);
-        assert_eq!((found, id.as_deref()), (usage(51, 32, 16, 5), Some("msg_2")));
+        let expected = EngineUsage { finish: FinishKind::Stop, ..usage(51, 32, 16, 5) };
+        assert_eq!((found, id.as_deref()), (expected, Some("msg_2")));
         let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1,
             "cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":1}}}"#
             .replace('\n', "");
@@ -289,6 +307,16 @@ mod tests {
             "input_tokens_details": {"cached_tokens": 32, "cache_write_tokens": 0}}}"#;
         assert_eq!(EngineUsage::of_answer(whole.as_bytes()).0, usage(40, 32, 0, 4));
         assert_eq!(streamed(&[created, text]).0, EngineUsage::default());
+    }
+
+    #[test]
+    fn the_end_comes_before_the_counts() {
+        let text = r#"{"choices":[{"delta":{"content":"so"},"finish_reason":null}]}"#;
+        let end = r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#;
+        let counts = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
+        let (found, _) = streamed(&[text, end, counts]);
+        assert_eq!((found.finish, found.prompt_tokens), (FinishKind::ToolCalls, Some(9)));
+        assert_eq!(streamed(&[text, counts]).0.finish, FinishKind::Unknown);
     }
 
     #[test]

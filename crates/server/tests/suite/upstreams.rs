@@ -39,6 +39,11 @@ async fn answers_pass_through_whole_and_streamed() {
     body["stream"] = json!(true);
     let streamed = chat(&gateway, &body).await;
     assert_eq!(streamed.events().last().map(String::as_str), Some("[DONE]"));
+    let metrics = get(&gateway, "/metrics").await.body;
+    let ends = metrics.lines().filter(|line| line.starts_with("vllm:request_success_total{"));
+    let ends = ends.filter(|line| line.contains(r#"finished_reason="length""#));
+    let ended: f64 = ends.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    assert_eq!(ended, 2.0, "{metrics}");
     body["model"] = json!("other");
     let unknown = chat(&gateway, &body).await;
     assert_eq!((unknown.status, &unknown.error_code()[..]), (404, "model_not_found"));
