@@ -110,8 +110,12 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-    options.open(&beside)?.write_all(bytes)?;
-    fs::rename(beside, path)
+    let placed = options.open(&beside)?.write_all(bytes).and_then(|()| fs::rename(&beside, path));
+    if placed.is_err() {
+        // A partial file is of no use, least of all on a full disk.
+        let _ = fs::remove_file(&beside);
+    }
+    placed
 }
 
 #[cfg(test)]

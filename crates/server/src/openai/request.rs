@@ -195,7 +195,9 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     let metadata = fields.get("metadata");
     let finish = metadata.and_then(|metadata| metadata["finish"].as_str());
     generation.recorded_finish = finish.map_or(FinishKind::Unknown, FinishKind::from_reason);
-    let tool = metadata.and_then(|metadata| metadata["tool"].as_u64());
+    // OpenAI's clients send metadata as texts.
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let tool = metadata.and_then(|metadata| number(&metadata["tool"]));
     let tool = tool.and_then(|tool| ToolClass::from_number(u8::try_from(tool).ok()?));
     generation.recorded_tool = tool.unwrap_or_default();
     Ok(generation)
@@ -619,6 +621,7 @@ mod tests {
         };
         let whole = json!({"finish": "tool_calls", "tool": 9, "run": "7"});
         assert_eq!(recorded(whole), (FinishKind::ToolCalls, 9));
+        assert_eq!(recorded(json!({"tool": "9"})), (FinishKind::Unknown, 9));
         for other in [json!(null), json!("stop"), json!({"finish": 3, "tool": 64}), json!([{}])] {
             assert_eq!(recorded(other), (FinishKind::Unknown, 0));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headstart_core::TokenId;
+use headstart_core::{FinishKind, TokenId, ToolClass};
 use serde_json::{Value, json};
 
 use super::fields::RawFields;
@@ -28,6 +28,9 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     let (prompt, inner) = asked(&outer)?;
     let both = Both([&outer, &inner]);
     let usage = usage::of(&outer);
+    let (finish, tool) = (usage::finish(&outer), usage::tool(&outer));
+    // Answers of the Responses API call tools without a reason for their end.
+    let is_call = finish == FinishKind::Unknown && tool != ToolClass::default();
     Ok(LoggedRequest {
         id: both.name(IDS),
         line: 0,
@@ -40,8 +43,8 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         prompt_tokens: usage.prompt,
         cached_tokens: usage.cached,
         output_tokens: usage.output,
-        finish: usage::finish(&outer),
-        tool: usage::tool(&outer),
+        finish: if is_call { FinishKind::ToolCalls } else { finish },
+        tool,
         ttft: ttft(&outer),
     })
 }
