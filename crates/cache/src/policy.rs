@@ -178,7 +178,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// Starts from the tables of another policy of this kind. Called before all else.
+    /// Starts from the tables of another policy of this kind. Called before any block is inserted.
     ///
     /// # Errors
     /// When these are not the tables of this version; nothing has changed then.

@@ -16,6 +16,7 @@
 //! | [`request`] | one request of a trace |
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |
 //! | [`finish`] | the end of an answer: a tool call, a stop, a limit |
+//! | [`fnv`] | a hash of names and checksums |
 //! | [`figures`] | numbers, shares, money and times as people read them |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`progress`] | steps of long work, as the caller shows them |
@@ -31,6 +32,7 @@ pub mod cost;
 pub mod event;
 pub mod figures;
 pub mod finish;
+pub mod fnv;
 pub mod ids;
 pub mod probability;
 pub mod progress;
@@ -53,6 +55,7 @@ pub use block::{
 pub use cost::{CostModel, EngineModel};
 pub use event::CacheEvent;
 pub use finish::FinishKind;
+pub use fnv::fnv1a;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
 pub use probability::Probability;
 pub use progress::{NoProgress, Progress};

@@ -1,5 +1,7 @@
 //! Tools that an answer calls.
 
+use crate::fnv1a;
+
 /// The tools that an answer calls, as one of 63 classes of names: the class of an answer that calls
 /// `read_file` is that of every such answer. Other names may share it.
 ///
@@ -16,7 +18,7 @@ impl ToolClass {
     /// calls; the default without a name.
     #[must_use]
     pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut hashes: Vec<u64> = names.into_iter().map(fnv1a).collect();
+        let mut hashes: Vec<u64> = names.into_iter().map(|name| fnv1a(name.as_bytes())).collect();
         hashes.sort_unstable();
         hashes.dedup();
         let all = hashes.iter().fold(0, |all: u64, one| all.wrapping_mul(31).wrapping_add(*one));
@@ -34,12 +36,6 @@ impl ToolClass {
     pub fn number(self) -> u8 {
         self.0
     }
-}
-
-fn fnv1a(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -27,11 +27,13 @@ const FIRST_S: f64 = 3_600.0;
   headstart-lab priors agents.jsonl --on conversation.jsonl
   headstart-lab priors agents.jsonl conversation.jsonl --write prior.bin
 
-The table shows block hits less those without the prior, in points, at each
-size of the cache: in the first hour, and in the whole trace. LRU's first hour
-is beside it.")]
+The table shows LRU's block hit rate in percent at each size of the cache, and
+what `hazard` hits beyond it in points, without the prior and with it: in the
+first hour, and in the whole trace. What was learned from a trace is scaled down
+to --returns before the next one is learned.")]
 pub(crate) struct Priors {
-    /// Traces to learn from, one after the other; none: each of --on
+    /// Traces to learn from, one after the other
+    #[arg(required = true)]
     traces: Vec<PathBuf>,
 
     /// Traces to use the prior on
@@ -60,12 +62,14 @@ pub(crate) struct Priors {
 pub(crate) fn run(options: &Priors) -> Result<()> {
     let learn: Vec<Trace> =
         options.traces.iter().map(|path| Trace::read(path)).collect::<Result<_>>()?;
-    ensure!(!learn.is_empty(), "name a trace to learn from");
+    for percent in &options.capacity {
+        ensure!((0.0..=100.0).contains(percent), "--capacity {percent}: expected 0 to 100");
+    }
     let mut prior = None;
     for trace in &learn {
         prior = Some(trace.learn(prior.as_deref(), options.returns.get() as f64));
     }
-    let prior = prior.expect("a trace to learn from");
+    let prior = prior.expect("clap asks for a trace");
     if let Some(path) = &options.write {
         std::fs::write(path, &prior).with_context(|| format!("cannot write {}", path.display()))?;
     }

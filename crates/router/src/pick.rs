@@ -17,7 +17,7 @@
 //! Balancing", 2001. Bound: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded
 //! Loads", SODA 2018.
 
-use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity};
+use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity, fnv1a};
 
 use crate::lookup::StableMap;
 use crate::request::RouteRequest;
@@ -213,12 +213,6 @@ fn max_requests(scored: &[ScoredCandidate]) -> usize {
 fn weight(key: u64, replica: ReplicaId) -> u64 {
     let mixed = Rng::new(u64::from(replica.0)).next_u64();
     Rng::new(key ^ mixed).next_u64()
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): short, stable for ever, and mixed further by [`weight`].
-fn fnv1a(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

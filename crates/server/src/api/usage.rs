@@ -211,7 +211,11 @@ impl UsageScan {
             && let Some(data) = self.line.strip_prefix(b"data:")
             && end::is_in(data)
         {
-            self.found.finish = end::of(data);
+            // An event of another form says nothing.
+            self.found.finish = match end::of(data) {
+                FinishKind::Unknown => self.found.finish,
+                finish => finish,
+            };
         }
         let has_mark = has_usage(&self.line);
         // Every event is parsed until the id is known, and afterwards only those with a usage.

@@ -12,6 +12,8 @@
 //! All numbers are little-endian. A bfloat16 is within 0.4 % of the count, and far closer than the
 //! count is to the rate that it estimates. Tables of a long run take some 40 KB.
 
+use headstart_core::fnv1a;
+
 use super::age::AGES;
 use super::features::{STAGES, VALUES};
 use super::rates::{AGES_PER_FACTOR, KINDS, STATES};
@@ -106,12 +108,6 @@ fn layout() -> u64 {
     let sizes = [AGES, STATES, STAGES, KINDS].into_iter().chain(VALUES).chain(AGES_PER_FACTOR);
     let bytes: Vec<u8> = sizes.flat_map(|size| (size as u32).to_le_bytes()).collect();
     fnv1a(&bytes)
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// The upper half of the bits, rounded to nearest.

@@ -8,16 +8,19 @@ use serde_json::Value;
 /// the delta that ends it, and as the status of a response.
 #[derive(Default, Deserialize)]
 struct EndEnvelope {
+    // Flattening would copy the whole answer, which may be megabytes of embeddings.
     #[serde(default)]
     choices: Vec<EndedPart>,
-    #[serde(flatten)]
-    itself: EndedPart,
+    #[serde(default)]
+    stop_reason: Value,
     #[serde(default)]
     delta: Option<EndedPart>,
     #[serde(default)]
     response: Option<EndedResponse>,
-    #[serde(flatten)]
-    whole: EndedResponse,
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    output: Vec<ResponseItem>,
 }
 
 #[derive(Default, Deserialize)]
@@ -61,12 +64,15 @@ pub(super) fn of(json: &[u8]) -> FinishKind {
     let Ok(answer) = serde_json::from_slice::<EndEnvelope>(json) else {
         return FinishKind::Unknown;
     };
-    let parts = answer.choices.iter().chain([&answer.itself]).chain(&answer.delta);
-    let mut reasons =
+    let parts = answer.choices.iter().chain(&answer.delta);
+    let reasons =
         parts.filter_map(|part| part.finish_reason.as_deref().or(part.stop_reason.as_str()));
-    match reasons.next() {
+    match reasons.chain(answer.stop_reason.as_str()).next() {
         Some(reason) => FinishKind::from_reason(reason),
-        None => of_response(answer.response.as_ref().unwrap_or(&answer.whole)),
+        None => {
+            let itself = EndedResponse { status: answer.status, output: answer.output };
+            of_response(&answer.response.unwrap_or(itself))
+        }
     }
 }
 

@@ -90,6 +90,7 @@ pub fn fields_read() -> Vec<(&'static str, Vec<String>)> {
         ("the server's answer", names(ANSWERS)),
         ("tokens, in `usage` or alone, also in the answer", usage.collect()),
         ("end of the answer, also in the first of `choices`", names(&FINISHES)),
+        ("called tools, in the answer", names(&["choices", "output", "content"])),
         ("time to first token", [names(&ttft), names(&["completionStartTime"])].concat()),
     ]
 }

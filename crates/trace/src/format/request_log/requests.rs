@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use headstart_core::block::Namespace;
 use headstart_core::{
-    BlockRuns, Nanos, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest,
+    BlockRuns, Nanos, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest, fnv1a,
 };
 
 use super::super::BLOCKS_MAX;
@@ -153,10 +153,7 @@ fn type_name(prompt: &PromptPart) -> &'static str {
 /// A session's number from its name: FNV-1a, so that nothing has to be remembered. Among a
 /// million sessions two are one with a chance of 1 in 37 million.
 fn session(name: &str) -> SessionId {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    SessionId(hash)
+    SessionId(fnv1a(name.as_bytes()))
 }
 
 #[cfg(test)]
