@@ -24,6 +24,7 @@
 mod admission;
 mod change;
 mod ended;
+mod external;
 mod level;
 mod loads;
 mod owners;
@@ -49,6 +50,7 @@ use warm::Warm;
 pub use admission::Admission;
 pub use change::{Change, ChangeKind};
 pub use ended::EndedUnit;
+pub use external::ExternalTier;
 pub use level::TierOccupancy;
 pub use loads::{Claim, FetchState};
 pub use owners::Shares;
@@ -187,9 +189,12 @@ impl Tiers {
         let is_in_order = tiers.windows(2).all(|pair| pair[0].tier < pair[1].tier);
         let has_device = tiers.iter().any(|tier| tier.tier == Tier::Device);
         assert!(is_in_order && !has_device, "lower tiers, nearest first");
-        let shelf = |tier: TierConfig| Shelf {
+        let shelf = |mut tier: TierConfig| Shelf {
             tier: tier.tier,
-            level: TierContents::new(tier.capacity_units, tier.policy, tier.shares),
+            level: {
+                tier.policy.serve_tier();
+                TierContents::new(tier.capacity_units, tier.policy, tier.shares)
+            },
             admission: tier.admission,
             write: tier.write,
             speed: Speed::new(tier.assumed, config.unit_bytes),

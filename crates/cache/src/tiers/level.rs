@@ -14,6 +14,8 @@
 //! last reader is done. Where tenants have shares ([`super::owners`]), a tenant with its own share
 //! makes room for itself.
 
+mod exact;
+
 use std::collections::HashMap;
 
 use headstart_core::transfer::FoundUnit;
@@ -78,13 +80,13 @@ pub(super) struct TierContents {
     /// Number of slots that name a unit as their parent, by that unit.
     children: HashMap<BlockHash, u32>,
     num_resident: usize,
+    num_candidates: usize,
     policy: Box<dyn Policy>,
     owners: Option<Owners>,
 }
 
 impl TierContents {
-    pub(super) fn new(capacity: usize, mut policy: Box<dyn Policy>, shares: Shares) -> Self {
-        policy.serve_tier();
+    pub(super) fn new(capacity: usize, policy: Box<dyn Policy>, shares: Shares) -> Self {
         let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
         Self {
             slots: vec![UnitSlot::Free; capacity],
@@ -93,6 +95,7 @@ impl TierContents {
             names: HashMap::new(),
             children: HashMap::new(),
             num_resident: 0,
+            num_candidates: 0,
             policy,
             owners: Owners::new(capacity, shares),
         }
@@ -111,6 +114,12 @@ impl TierContents {
     /// A unit that can be read here.
     pub(super) fn link(&self, name: BlockHash) -> Option<Link> {
         self.resident(*self.names.get(&name)?).map(|(unit, _)| unit)
+    }
+
+    /// The slot of a unit that can be read, and its readers.
+    pub(super) fn slot(&self, name: BlockHash) -> Option<(BlockId, u32)> {
+        let slot = *self.names.get(&name)?;
+        self.resident(slot).map(|(_, pins)| (slot, pins))
     }
 
     /// The unit that can be read in a slot, and its readers.
@@ -155,6 +164,25 @@ impl TierContents {
             },
         };
         self.policy.store(slot, unit.name, access);
+        self.write(slot, unit);
+        Begin::Started
+    }
+
+    /// Gives `unit` a free slot, and no use. Whether there was one, and the unit was not here.
+    pub(super) fn begin_unused(&mut self, unit: Link, access: &Access) -> bool {
+        if self.names.contains_key(&unit.name) {
+            return false;
+        }
+        let Some(slot) = self.free.pop() else {
+            return false;
+        };
+        self.policy.insert(slot, unit.name, access);
+        self.write(slot, unit);
+        true
+    }
+
+    /// The bytes of a unit are on their way to a slot.
+    fn write(&mut self, slot: BlockId, unit: Link) {
         self.slots[slot.index()] = UnitSlot::Writing(unit);
         self.names.insert(unit.name, slot);
         if let Some(owners) = &mut self.owners {
@@ -162,20 +190,19 @@ impl TierContents {
         }
         // Counted from now on: a head must not go while its tail is on its way.
         self.add_child(unit.parent);
-        Begin::Started
     }
 
-    /// The bytes of a unit that was begun are there.
-    pub(super) fn commit(&mut self, name: BlockHash) {
-        let Some((slot, unit)) = self.writing(name) else {
-            return;
-        };
-        self.slots[slot.index()] = UnitSlot::Resident { unit, pins: 0 };
+    /// The bytes of a unit that was begun are there, and it has `pins` readers. Its slot, if it was
+    /// on its way.
+    pub(super) fn commit(&mut self, name: BlockHash, pins: u32) -> Option<BlockId> {
+        let (slot, unit) = self.writing(name)?;
+        self.slots[slot.index()] = UnitSlot::Resident { unit, pins };
         self.num_resident += 1;
         // A tail may have come before its head, which then is no candidate.
-        if self.is_leaf(name) {
+        if self.is_candidate(slot) {
             self.offer(slot);
         }
+        Some(slot)
     }
 
     /// The bytes of a unit that was begun will not come.
@@ -308,6 +335,9 @@ impl TierContents {
             }
         }
         assert_eq!(children, self.children, "children are counted");
+        let slots = (0..self.slots.len() as u32).map(BlockId);
+        let candidates = slots.filter(|&slot| self.is_candidate(slot)).count();
+        assert_eq!(candidates, self.num_candidates, "candidates are counted");
         for (tenant, count) in owned {
             if let Some(owners) = &self.owners {
                 assert_eq!(owners.count(tenant), count, "units have owners");
@@ -335,6 +365,7 @@ impl TierContents {
             return None;
         }
         self.policy.remove(slot, unit.name);
+        self.num_candidates -= 1;
         // `remove` has ended the policy's offer already, so `withdraw` would end it twice.
         if let Some(owners) = &mut self.owners {
             owners.withdraw(unit.tenant, slot);
@@ -440,6 +471,7 @@ impl TierContents {
 
     /// The policy may choose it, and its owner may have to give it up.
     fn offer(&mut self, slot: BlockId) {
+        self.num_candidates += 1;
         self.policy.offer(slot);
         let resident = self.resident(slot);
         if let (Some(owners), Some((unit, _))) = (&mut self.owners, resident) {
@@ -449,6 +481,7 @@ impl TierContents {
 
     /// It stays.
     fn withdraw(&mut self, slot: BlockId) {
+        self.num_candidates -= 1;
         self.policy.withdraw(slot);
         let resident = self.resident(slot);
         if let (Some(owners), Some((unit, _))) = (&mut self.owners, resident) {
@@ -481,7 +514,7 @@ mod tests {
         let access = Access::default();
         let begin = level.begin(unit(id, parent), &access, &mut evicted);
         assert_eq!(begin, Begin::Started);
-        level.commit(name(id));
+        level.commit(name(id), 0);
         level.check();
         evicted.into_iter().map(|unit| unit.name).collect()
     }
@@ -564,7 +597,7 @@ mod tests {
         // A head does not make room for its tail.
         let begun = level.begin(unit(9_000, None), &Access::default(), &mut Vec::new());
         assert_eq!(begun, Begin::Started);
-        level.commit(name(9_000));
+        level.commit(name(9_000), 0);
         let tail = unit(9_009, Some(9_000));
         let begun = level.begin(tail, &Access::default(), &mut Vec::new());
         assert_eq!(begun, Begin::Declined);
@@ -591,7 +624,7 @@ mod tests {
             let mut link = unit(id, id.checked_sub(prompts).filter(|&parent| parent > 0));
             link.tenant = TenantTag(1);
             level.begin(link, &access, &mut Vec::new());
-            level.commit(name(id));
+            level.commit(name(id), 0);
         }
         level.check();
         assert_eq!(level.size().1, units / 2);
@@ -636,7 +669,7 @@ mod tests {
                         if rng.below(4) == 0 {
                             level.abort(name(id));
                         } else {
-                            level.commit(name(id));
+                            level.commit(name(id), 0);
                             resident.insert(id);
                         }
                     }

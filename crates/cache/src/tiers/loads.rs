@@ -355,7 +355,7 @@ impl Tiers {
         if begun == Begin::Started {
             // There is no write to wait for: the bytes are in memory already.
             let name = link.name;
-            self.shelves[0].level.commit(name);
+            self.shelves[0].level.commit(name, 0);
             self.transfers.push(Transfer::Keep { name, tier });
             self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
         }

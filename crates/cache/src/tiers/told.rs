@@ -36,7 +36,7 @@ impl Tiers {
         };
         match result {
             TransferResult::Done => {
-                shelf.level.commit(name);
+                shelf.level.commit(name, 0);
                 shelf.counts.stored += 1;
                 self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
             }
@@ -87,7 +87,7 @@ impl Tiers {
             }
             match begun {
                 Begin::Started => {
-                    shelf.level.commit(name);
+                    shelf.level.commit(name, 0);
                     self.changes.push(Change { tier, name, kind: ChangeKind::Stored });
                 }
                 // Found again: another process has used it.

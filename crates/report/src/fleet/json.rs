@@ -75,6 +75,7 @@ pub(super) fn figures(rung: &RungOutcome) -> Value {
         "output_tokens_per_s_in_window": rung.window_tokens_s,
         "goodput_per_s": rung.goodput,
         "hit_rate": rung.hits.rate(),
+        "lost_share": rung.lost_share,
         "cached_tokens_per_s": rung.cached_tokens_s,
         "waiting": rung.waiting,
         "running": rung.running,

@@ -22,6 +22,8 @@ pub struct ServedRequest {
     pub prompt_tokens: u32,
     /// Cached tokens among them.
     pub cached_tokens: u32,
+    /// Tokens that the router counted as cached and the replica no longer held when it began.
+    pub lost_tokens: u32,
     /// Tokens of the answer.
     pub answer_tokens: u32,
 }
@@ -77,6 +79,9 @@ pub struct RungOutcome {
     pub tokens_s: f64,
     /// Prompt tokens, and those of them that were cached.
     pub hits: HitCount,
+    /// Share of the prompt tokens that were evicted between the choice of the replica and the
+    /// request's start there; 0 where that is not known.
+    pub lost_share: f64,
     /// Prompt tokens per second that were found cached.
     pub cached_tokens_s: f64,
     /// Average of the scraped requests that wait to be scheduled, per replica; `None` if no replica
@@ -201,6 +206,7 @@ impl RungObservations {
         for served in &self.served {
             hits.record(served.prompt_tokens as usize, served.cached_tokens as usize);
         }
+        let lost: u64 = self.served.iter().map(|served| u64::from(served.lost_tokens)).sum();
         let good = self.served.iter().filter(|served| served.is_good(slo)).count();
         let tokens: u64 = self.served.iter().map(|served| u64::from(served.answer_tokens)).sum();
         RungOutcome {
@@ -220,6 +226,8 @@ impl RungObservations {
             tokens_s: tokens as f64 / self.lasted_s,
             cached_tokens_s: hits.hits as f64 / self.lasted_s,
             hits,
+            // A rung may have served nothing.
+            lost_share: lost as f64 / hits.lookups.max(1) as f64,
             waiting: self.waiting.value(),
             running: self.running.value(),
             kv_usage: self.kv_usage.value(),

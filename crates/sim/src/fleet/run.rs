@@ -83,6 +83,8 @@ struct InFlightRequest {
     position: usize,
     gateway: usize,
     replica: usize,
+    /// Tokens of the prompt that the router counted as cached there.
+    predicted_tokens: u32,
     served: ServedRequest,
     has_token: bool,
 }

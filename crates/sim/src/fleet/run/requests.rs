@@ -80,7 +80,15 @@ impl FleetRun<'_> {
                 // A full queue is an answer, not a fault: the gateway passes it to the client.
                 return self.refuse(position);
             }
-            let flight = InFlightRequest { position, gateway, replica, served, has_token: false };
+            let predicted_tokens = decision.overlap_tokens as u32;
+            let flight = InFlightRequest {
+                position,
+                gateway,
+                replica,
+                predicted_tokens,
+                served,
+                has_token: false,
+            };
             self.in_flight.insert(request.seq, flight);
             return self.begin_step(replica);
         }
@@ -136,10 +144,12 @@ impl FleetRun<'_> {
         match output {
             Output::Started { cached_tokens, .. } => {
                 flight.served.started = Some(began);
-                flight.served.cached_tokens = cached_tokens as u32;
+                let cached = cached_tokens as u32;
+                flight.served.cached_tokens = cached;
+                flight.served.lost_tokens = flight.predicted_tokens.saturating_sub(cached);
                 let prompt_tokens = flight.served.prompt_tokens;
                 // By the time at which it began: recovery is about what the cache had then.
-                self.by_second.record(began, prompt_tokens, cached_tokens as u32);
+                self.by_second.record(began, prompt_tokens, cached);
             }
             Output::Loaded { tokens, .. } => flight.served.cached_tokens += tokens as u32,
             // What came was told as loaded.

@@ -181,6 +181,7 @@ fn served(sample: &TraceSample, due: Duration) -> ServedRequest {
         prompt_tokens: sample.prompt_tokens,
         cached_tokens: sample.cached_tokens,
         answer_tokens: sample.output_tokens,
+        ..ServedRequest::default()
     }
 }
 

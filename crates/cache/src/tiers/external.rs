@@ -1,0 +1,275 @@
+//! A tier whose memory another program manages: vLLM's CPU tier, through its `CachePolicy`.
+//!
+//! That program allocates the slots, moves the bytes and tells of uses; it asks for victims. A unit
+//! with a child here is no victim, and neither is one that no request has released: it belongs to
+//! a request that runs. [`ExternalTier::evict`] gives such units up only where the others are too
+//! few.
+//!
+//! ```text
+//! insert ──► writing ──commit──► held ──touch──► candidate ──evict──► gone
+//!               └──remove           │  pin, unpin: while it is read
+//!                                   └──evict, where too few are released
+//! ```
+//!
+//! So a trace with one request at a time has the hits that [`crate::PrefixCache`] gives it.
+
+use std::collections::HashMap;
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos, TenantTag};
+
+use super::level::{Link, TierContents};
+use super::owners::Shares;
+use crate::Policy;
+
+/// Names of a tier that another program fills, and the order in which they go.
+pub struct ExternalTier {
+    contents: TierContents,
+    /// Units that no request has released yet: each has a pin.
+    held: HashMap<BlockHash, BlockId>,
+}
+
+impl ExternalTier {
+    /// An empty tier of `capacity` units.
+    ///
+    /// # Panics
+    /// When `capacity` does not fit a [`BlockId`].
+    #[must_use]
+    pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
+        let contents = TierContents::new(capacity, policy, Shares::default());
+        Self { contents, held: HashMap::new() }
+    }
+
+    /// Slots in all, and units that can be read.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        self.contents.size()
+    }
+
+    /// Whether the unit is here, readable or being written.
+    #[must_use]
+    pub fn knows(&self, name: BlockHash) -> bool {
+        self.contents.knows(name)
+    }
+
+    /// The tables of the policy, if it learns.
+    #[must_use]
+    pub fn learned(&self) -> Option<Vec<u8>> {
+        self.contents.learned()
+    }
+
+    /// The bytes of a unit are on their way to a free slot; `parent` is the unit before it, where
+    /// that is known. Whether there was a free slot, and the unit was not here.
+    #[must_use]
+    pub fn insert(&mut self, name: BlockHash, parent: Option<BlockHash>, access: &Access) -> bool {
+        let unit = Link { name, parent, tenant: TenantTag::default() };
+        self.contents.begin_unused(unit, access)
+    }
+
+    /// The bytes of a unit are there. No effect on one that is not on its way.
+    pub fn commit(&mut self, name: BlockHash) {
+        if let Some(slot) = self.contents.commit(name, 1) {
+            self.held.insert(name, slot);
+        }
+    }
+
+    /// A unit is gone, whether its bytes ever came or not.
+    pub fn remove(&mut self, name: BlockHash) {
+        if let Some(slot) = self.held.remove(&name) {
+            self.contents.unpin(slot);
+        }
+        self.contents.abort(name);
+        self.contents.lose(name);
+    }
+
+    /// A unit is read, and stays until [`Self::unpin`]. No effect on one that cannot be read.
+    pub fn pin(&mut self, name: BlockHash) {
+        self.contents.pin(name);
+    }
+
+    /// A read has ended. No effect on a unit that nothing reads.
+    pub fn unpin(&mut self, name: BlockHash) {
+        let held = u32::from(self.held.contains_key(&name));
+        if let Some((slot, pins)) = self.contents.slot(name)
+            && pins > held
+        {
+            self.contents.unpin(slot);
+        }
+    }
+
+    /// One request's use of the units of its prompt, in order from the first; those that are not
+    /// here count as evicted, as in [`Policy::release_some`]. O(`names`).
+    pub fn touch(&mut self, names: &[BlockHash], access: &Access) {
+        self.contents.touch(names, access);
+        // Tail first: recency runs from the last unit to the first.
+        for name in names.iter().rev() {
+            if let Some(slot) = self.held.remove(name) {
+                self.contents.unpin(slot);
+            }
+        }
+    }
+
+    /// Evicts `count` units in the policy's order, but for those of `keep` and the units before
+    /// them. `None`, and nothing is evicted, where fewer may go. O(`keep` + `count`), and
+    /// O(capacity) where few conversations have long prefixes.
+    #[must_use]
+    pub fn evict(
+        &mut self,
+        count: usize,
+        keep: &[BlockHash],
+        now: Nanos,
+    ) -> Option<Vec<BlockHash>> {
+        let kept: Vec<_> = keep.iter().filter_map(|&name| self.contents.pin(name)).collect();
+        if !self.contents.can_evict(count) {
+            // A request that ended without a word must not hold its units for ever.
+            self.release_held(now);
+        }
+        let evicted = self.contents.evict_exactly(count, now);
+        kept.into_iter().for_each(|slot| self.contents.unpin(slot));
+        evicted
+    }
+
+    /// Asserts every invariant. O(capacity).
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.contents.check();
+        for (&name, &slot) in &self.held {
+            let found = self.contents.slot(name);
+            assert!(
+                found.is_some_and(|(at, pins)| at == slot && pins > 0),
+                "what is held has a pin"
+            );
+        }
+    }
+
+    /// Counts each held unit as used once, so that it may go.
+    fn release_held(&mut self, now: Nanos) {
+        let mut held: Vec<_> = self.held.drain().collect();
+        // In the order of slots, so that equal calls have equal effects.
+        held.sort_unstable_by_key(|&(_, slot)| slot);
+        for (name, slot) in held {
+            self.contents.touch(&[name], &Access::at(now));
+            self.contents.unpin(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Setting;
+    use crate::policy::{NAMES, by_name};
+    use headstart_core::Rng;
+
+    fn name(id: u64) -> BlockHash {
+        BlockHash::from_u64(id)
+    }
+
+    fn tier(policy: &str, capacity: usize) -> ExternalTier {
+        let setting = Setting { capacity, block_tokens: 16 };
+        ExternalTier::new(capacity, by_name(policy, setting).expect("a policy"))
+    }
+
+    /// Stores a chain of names behind one another, and releases them.
+    fn serve(tier: &mut ExternalTier, chain: &[BlockHash], at: u64) {
+        let access = Access::at(Nanos(at));
+        for (offset, &unit) in chain.iter().enumerate() {
+            let parent = offset.checked_sub(1).map(|before| chain[before]);
+            assert!(tier.insert(unit, parent, &access));
+            tier.commit(unit);
+        }
+        tier.touch(chain, &access);
+    }
+
+    #[test]
+    fn tails_go_first_and_what_is_kept_keeps_its_prefix() {
+        let mut tier = tier("lru", 6);
+        let (old, new) = ([1, 2, 3].map(name), [4, 5, 6].map(name));
+        serve(&mut tier, &old, 1);
+        serve(&mut tier, &new, 2);
+        assert_eq!(tier.evict(4, &[name(2)], Nanos(3)), Some([3, 6, 5, 4].map(name).to_vec()));
+        assert_eq!(tier.evict(1, &[name(2)], Nanos(3)), None);
+        assert_eq!(tier.evict(2, &[], Nanos(3)), Some([2, 1].map(name).to_vec()));
+        tier.check();
+    }
+
+    #[test]
+    fn a_running_request_gives_its_units_up_last() {
+        let mut tier = tier("lru", 3);
+        assert!(tier.insert(name(1), None, &Access::default()));
+        tier.commit(name(1));
+        serve(&mut tier, &[name(2)], 5);
+        assert_eq!(tier.evict(1, &[], Nanos(9)), Some(vec![name(2)]));
+        // No released unit is left.
+        assert_eq!(tier.evict(1, &[], Nanos(9)), Some(vec![name(1)]));
+        assert_eq!(tier.evict(1, &[], Nanos(9)), None);
+        tier.check();
+    }
+
+    /// The units that may go: no pin, no write, nothing kept on them or behind them.
+    fn most(alive: &[(u64, Option<u64>, bool)], keep: &[u64]) -> usize {
+        let mut stays: Vec<u64> = keep.to_vec();
+        stays.extend(alive.iter().filter(|unit| unit.2).map(|unit| unit.0));
+        let mut next = 0;
+        while next < stays.len() {
+            let parent = alive.iter().find(|unit| unit.0 == stays[next]).and_then(|unit| unit.1);
+            stays.extend(parent.filter(|parent| !stays.contains(parent)));
+            next += 1;
+        }
+        alive.iter().filter(|unit| !stays.contains(&unit.0)).count()
+    }
+
+    fn pick(rng: &mut Rng, alive: &[(u64, Option<u64>, bool)]) -> Option<u64> {
+        (!alive.is_empty()).then(|| alive[rng.below(alive.len())].0)
+    }
+
+    #[test]
+    fn each_policy_evicts_exactly_what_may_go() {
+        for policy in NAMES {
+            let mut rng = Rng::new(7);
+            let mut tier = tier(policy, 24);
+            // Name, parent and whether it is read.
+            let mut alive: Vec<(u64, Option<u64>, bool)> = Vec::new();
+            for step in 1..3_000_u64 {
+                let access = Access::at(Nanos(step * 1_000_000));
+                match rng.below(8) {
+                    0..4 if alive.len() < 24 => {
+                        let parent = pick(&mut rng, &alive);
+                        let parent = parent.filter(|_| rng.below(3) > 0);
+                        assert!(tier.insert(name(step), parent.map(name), &access));
+                        tier.commit(name(step));
+                        if rng.below(4) > 0 {
+                            tier.touch(&[name(step)], &access);
+                        }
+                        alive.push((step, parent, false));
+                    }
+                    4 if !alive.is_empty() => {
+                        let at = rng.below(alive.len());
+                        let unit = &mut alive[at];
+                        let change = if unit.2 { ExternalTier::unpin } else { ExternalTier::pin };
+                        change(&mut tier, name(unit.0));
+                        unit.2 = !unit.2;
+                    }
+                    5 if !alive.is_empty() => {
+                        let at = rng.below(alive.len());
+                        if !alive[at].2 {
+                            tier.remove(name(alive.swap_remove(at).0));
+                        }
+                    }
+                    _ => {
+                        let keep: Vec<u64> = pick(&mut rng, &alive).into_iter().collect();
+                        let count = rng.below(5);
+                        let names: Vec<_> = keep.iter().copied().map(name).collect();
+                        let evicted = tier.evict(count, &names, access.now);
+                        assert_eq!(evicted.is_some(), most(&alive, &keep) >= count, "{policy}");
+                        let evicted = evicted.unwrap_or_default();
+                        alive.retain(|unit| !evicted.contains(&name(unit.0)));
+                    }
+                }
+                tier.check();
+                assert_eq!(tier.size().1, alive.len());
+            }
+        }
+    }
+}
