@@ -5,11 +5,11 @@
 //! module orders and reports; [`step`] knows what the steps are.
 
 mod binary;
-mod browser;
 mod clients;
 mod commands;
 mod examples;
 mod report;
+mod scripted;
 mod services;
 mod step;
 mod test_binaries;
@@ -176,7 +176,7 @@ mod tests {
             &[],
             &[
                 "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands",
-                "browser",
+                "browser", "python",
             ],
         );
     }
@@ -195,8 +195,10 @@ mod tests {
 
     #[test]
     fn keep_going_runs_the_rest() {
-        let all =
-            ["tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands", "browser"];
+        let all = [
+            "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands", "browser",
+            "python",
+        ];
         check(OnFailure::KeepGoing, &["tidy", "test"], &all);
     }
 }

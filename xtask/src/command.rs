@@ -13,7 +13,8 @@ Usage: cargo x <COMMAND>
 Commands:
   check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples,
                    commands (of the README and the guide), browser (skipped, by name, where
-                   there is none: tools/browser/run --install)
+                   there is none: tools/browser/run --install), python (the same:
+                   python/check --only-install)
   quick            run tidy, fmt, and clippy and unit tests of the crates that changed: a minute
   tidy             run the style guide's own rules alone
   docs             write the generated references in docs/reference, and the book (mdBook)

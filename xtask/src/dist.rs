@@ -4,7 +4,7 @@
 //! target/dist/
 //! ├── headstart-VERSION-TARGET/      bin, man, completions, systemd unit, Containerfile, SBOM
 //! ├── headstart-VERSION-TARGET.tar.gz
-//! ├── headstart_llm-….whl            `pip install` of it gives the program
+//! ├── headstart_llm-….whl            `pip install` of it gives the program and the package
 //! └── SHA256SUMS
 //! ```
 
@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     println!("headstart: {:.1} MiB", size as f64 / f64::from(1 << 20));
     ensure!(size <= PROGRAM_BYTES_MAX, "the program has more than {PROGRAM_BYTES_MAX} bytes");
     let name = archive(root, cargo, &program, &dist)?;
-    wheel(root, &target, &dist)?;
+    wheel(root, &target, &program, &dist)?;
     shell(&dist, "sha256sum *.tar.gz *.whl > SHA256SUMS")?;
     println!("made {name}.tar.gz, a wheel and SHA256SUMS in target/dist");
     Ok(ExitCode::SUCCESS)
@@ -107,8 +107,9 @@ fn completions(program: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The wheel, by maturin from a virtual environment below the target folder.
-fn wheel(root: &Path, target: &Path, dist: &Path) -> Result<()> {
+/// The wheel of the Python package, with the program in it, by maturin from a virtual environment
+/// below the target folder.
+fn wheel(root: &Path, target: &Path, program: &Path, dist: &Path) -> Result<()> {
     let venv = target.join("maturin");
     let maturin = venv.join("bin/maturin");
     if !maturin.exists() {
@@ -117,12 +118,15 @@ fn wheel(root: &Path, target: &Path, dist: &Path) -> Result<()> {
             format!("python3 -m venv '{venv}' && '{}' install -q 'maturin>=1.9,<2'", pip.display());
         shell(dist, &fetch).context("maturin cannot be installed")?;
     }
+    let scripts = root.join("python/wheel.data/scripts");
+    fs::create_dir_all(&scripts)?;
+    fs::copy(program, scripts.join("headstart")).context("cannot copy the program")?;
     let status = Command::new(&maturin)
-        .args(["build", "--release", "--locked", "--manifest-path", "crates/cli/Cargo.toml"])
+        .args(["build", "--release", "--locked"])
         .arg("--out")
         .arg(dist)
         .env("CARGO_TARGET_DIR", target)
-        .current_dir(root)
+        .current_dir(root.join("python"))
         .status()
         .context("maturin does not start")?;
     ensure!(status.success(), "the wheel could not be made");

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, browser, clients, commands, examples, services, test_binaries};
+use super::{Outcome, Services, clients, commands, examples, scripted, services, test_binaries};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order in which they begin: seconds before minutes, so that a typo is known
 /// early.
-pub(super) const STEPS: [Step; 10] = [
+pub(super) const STEPS: [Step; 11] = [
     Step { name: "tidy", work: Work::Tidy },
     Step { name: "fmt", work: Work::Cargo(&FMT) },
     Step { name: "clippy", work: Work::Cargo(&CLIPPY) },
@@ -19,7 +19,8 @@ pub(super) const STEPS: [Step; 10] = [
     Step { name: "doc", work: Work::Cargo(&DOC) },
     Step { name: "examples", work: Work::Examples },
     Step { name: "commands", work: Work::Commands },
-    Step { name: "browser", work: Work::Browser },
+    Step { name: "browser", work: Work::Script("tools/browser/run") },
+    Step { name: "python", work: Work::Script("python/check") },
     Step { name: "clients", work: Work::Clients },
 ];
 
@@ -57,7 +58,7 @@ enum Work {
     Test,
     Examples,
     Commands,
-    Browser,
+    Script(&'static str),
     Clients,
 }
 
@@ -78,7 +79,7 @@ impl Step {
     /// Whether the step runs at the same time as the one before it: each uses one core for the most
     /// part.
     pub(super) fn runs_beside_the_one_before(&self) -> bool {
-        matches!(self.work, Work::Commands | Work::Browser)
+        matches!(self.work, Work::Commands | Work::Script(_))
     }
 
     /// Runs the step. An error means that it could not even be tried.
@@ -94,7 +95,7 @@ impl Step {
             },
             Work::Examples => examples::run(root, cargo),
             Work::Commands => commands::run(root, cargo),
-            Work::Browser => browser::run(root, cargo),
+            Work::Script(script) => scripted::run(script, root, cargo),
             Work::Clients => clients::run(root, cargo),
         }
     }

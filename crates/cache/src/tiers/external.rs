@@ -51,6 +51,12 @@ impl ExternalTier {
         self.contents.knows(name)
     }
 
+    /// Whether the bytes of the unit are on their way.
+    #[must_use]
+    pub fn is_writing(&self, name: BlockHash) -> bool {
+        self.contents.knows(name) && !self.contents.holds(name)
+    }
+
     /// The tables of the policy, if it learns.
     #[must_use]
     pub fn learned(&self) -> Option<Vec<u8>> {

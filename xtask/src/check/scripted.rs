@@ -1,5 +1,10 @@
-//! The dashboard and the HTML reports in a real browser: `tools/browser/run`, on the binary that
-//! the tests have built. It fetches nothing: what is not there is named, with what fetches it.
+//! Checks that a script makes, on the binary that the tests have built. A script fetches nothing
+//! then: what is not there is named, with what fetches it. Its own file tells the exit codes.
+//!
+//! | script | what it checks |
+//! |---|---|
+//! | `tools/browser/run` | the dashboard and the HTML reports in a real browser |
+//! | `python/check` | the wheel, its tests, and the contracts of engines' plug-in interfaces |
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,42 +14,39 @@ use anyhow::{Context, Result};
 use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
-/// The checks, below the repository's root. Its own file tells the exit codes.
-const SCRIPT: &str = "tools/browser/run";
-
-/// It ends so where a browser, or what drives it, is not there.
+/// A script ends so where something that it needs is not there.
 const NOT_THERE: i32 = 3;
 
 /// Lines at the end of what a failed run said that are the reason in short.
 const CLOSING: &str = " checks passed in ";
 
-/// Builds the binary and looks at it, where there is a browser.
-pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
-    let ready = Command::new(root.join(SCRIPT))
+/// Builds the binary and runs `script`, a path below the root, where what it needs is there.
+pub(super) fn run(script: &str, root: &Path, cargo: &Cargo) -> Result<Outcome> {
+    let ready = Command::new(root.join(script))
         .arg("--ready")
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("{SCRIPT} did not start"))?;
-    if let Some(outcome) = unless_ready(&ready) {
+        .with_context(|| format!("{script} did not start"))?;
+    if let Some(outcome) = unless_ready(script, &ready) {
         return Ok(outcome);
     }
     if let Some(failed) = binary::build(cargo)? {
         return Ok(failed);
     }
-    let done = Command::new(root.join(SCRIPT))
+    let done = Command::new(root.join(script))
         .arg("--headstart")
         .arg(binary::path()?)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .with_context(|| format!("{SCRIPT} did not start"))?;
+        .with_context(|| format!("{script} did not start"))?;
     let said = String::from_utf8_lossy(&done.stdout);
     print!("{said}");
-    Ok(concluded(done.status.code(), &said))
+    Ok(concluded(script, done.status.code(), &said))
 }
 
 /// Returns the outcome if the checks cannot run, in the script's words.
-fn unless_ready(ready: &Output) -> Option<Outcome> {
+fn unless_ready(script: &str, ready: &Output) -> Option<Outcome> {
     let said = String::from_utf8_lossy(&ready.stdout).trim().to_owned();
     match ready.status.code() {
         Some(0) => None,
@@ -52,22 +54,22 @@ fn unless_ready(ready: &Output) -> Option<Outcome> {
         _ => {
             let why = String::from_utf8_lossy(&ready.stderr);
             let (why, status) = (why.trim(), ready.status);
-            Some(Outcome::Failed(format!("{SCRIPT} --ready ended with {status}: {why}")))
+            Some(Outcome::Failed(format!("{script} --ready ended with {status}: {why}")))
         }
     }
 }
 
 /// Judges the checks by exit code and closing line.
-fn concluded(code: Option<i32>, said: &str) -> Outcome {
+fn concluded(script: &str, code: Option<i32>, said: &str) -> Outcome {
     let closing = said.lines().rev().find(|line| line.contains(CLOSING));
     match (code, closing) {
         (Some(0), Some(closing)) => Outcome::Passed(closing.to_owned()),
         // A script without a closing line has checked nothing.
-        (Some(0), None) => Outcome::Failed(format!("{SCRIPT} does not say what it checked")),
+        (Some(0), None) => Outcome::Failed(format!("{script} does not say what it checked")),
         (_, Some(closing)) => Outcome::Failed(closing.to_owned()),
         (code, None) => Outcome::Failed(match code {
-            Some(code) => format!("{SCRIPT} ended with exit code {code}"),
-            None => format!("{SCRIPT} was killed"),
+            Some(code) => format!("{script} ended with exit code {code}"),
+            None => format!("{script} was killed"),
         }),
     }
 }
@@ -79,12 +81,17 @@ mod tests {
 
     use super::*;
 
+    const SCRIPT: &str = "tools/check";
+
     fn ready(code: i32, stdout: &str) -> Option<Outcome> {
-        unless_ready(&Output {
-            status: ExitStatus::from_raw(code << 8),
-            stdout: stdout.into(),
-            stderr: b"oh".to_vec(),
-        })
+        unless_ready(
+            SCRIPT,
+            &Output {
+                status: ExitStatus::from_raw(code << 8),
+                stdout: stdout.into(),
+                stderr: b"oh".to_vec(),
+            },
+        )
     }
 
     #[test]
@@ -116,17 +123,17 @@ mod tests {
         assert!(said.contains("FAILED  a page: it hangs"), "{said}{ran:?}");
         assert!(!said.contains("outlived"), "{said}");
         let closing = "1 of 2 checks passed in 1 s".to_owned();
-        assert_eq!(concluded(ran.status.code(), &said), Outcome::Failed(closing));
+        assert_eq!(concluded(SCRIPT, ran.status.code(), &said), Outcome::Failed(closing));
     }
 
     #[test]
     fn only_checks_that_were_made_pass() {
         let closing = "12 of 12 checks passed in 55 s; screenshots: s";
         let said = format!("ok     it loads\n{closing}\n");
-        assert_eq!(concluded(Some(0), &said), Outcome::Passed(closing.to_owned()));
-        assert_eq!(concluded(Some(1), &said), Outcome::Failed(closing.to_owned()));
+        assert_eq!(concluded(SCRIPT, Some(0), &said), Outcome::Passed(closing.to_owned()));
+        assert_eq!(concluded(SCRIPT, Some(1), &said), Outcome::Failed(closing.to_owned()));
         for code in [Some(0), Some(1), Some(NOT_THERE), None] {
-            assert!(matches!(concluded(code, ""), Outcome::Failed(_)));
+            assert!(matches!(concluded(SCRIPT, code, ""), Outcome::Failed(_)));
         }
     }
 }

@@ -1,0 +1,24 @@
+//! The native module of the Python package `headstart`.
+//!
+//! It wraps and decides nothing. Bytes that Python passes are keys of an engine; errors are Python
+//! exceptions with a message that says what to do.
+
+mod key;
+mod order;
+
+use pyo3::prelude::*;
+
+/// Native parts of the package `headstart`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::order::EvictionOrder;
+
+    use super::*;
+    use headstart_cache::policy::NAMES;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("POLICIES", NAMES.to_vec())
+    }
+}
