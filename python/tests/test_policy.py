@@ -152,10 +152,30 @@ def test_hits_are_those_of_the_slow_reference(vllm) -> None:
 
 
 @pytest.mark.parametrize("policy", headstart_native.POLICIES)
-def test_every_policy_serves_many_requests(vllm, policy: str) -> None:
+def test_each_policy_has_the_hits_of_replay(vllm, policy: str) -> None:
+    """vLLM gets the memory of a prefill step at once, and so does the cache beside it."""
+    step = 8
     engine = Engine(vllm, f"headstart-{policy}", 96)
-    hits = sum(engine.serve(chain) for chain in conversations(5, 300))
-    assert hits > 0
+    # 0.30 does not tell how many tokens a chunk has.
+    block_tokens = CHUNK_TOKENS if engine.tells_ends else 16
+    cache = headstart_native.PrefixCache(policy, capacity=96, block_tokens=block_tokens)
+    rng = random.Random(9)
+    for number, chain in enumerate(conversations(5, 400)):
+        finish = rng.choice(["tool_calls", "stop"])
+        hints = {
+            "turn": rng.randint(1, 4),
+            "kind": rng.randint(1, 3),
+            "finish": finish,
+            "tools": [rng.choice(["Bash", "Read"])] if finish == "tool_calls" else [],
+            "output_tokens": rng.randint(1, 400),
+            "p_continue": rng.random(),
+        }
+        # The first time is 0, as in traces.
+        now = number * 7_000_000_000
+        hits = engine.serve(chain, {"headstart": {"now_ns": now, **hints}}, step)
+        keys, use = engine.keys(chain), headstart_native.Use(now, **hints)
+        assert hits == cache.serve(keys, use, step=step), number
+    assert cache.hits > 0
     tier = engine.manager._policy
     assert len(tier._chunks) == len(tier._order) <= 96
 

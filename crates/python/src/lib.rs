@@ -5,6 +5,8 @@
 
 mod key;
 mod order;
+mod prefix;
+mod usage;
 
 use pyo3::prelude::*;
 
@@ -13,6 +15,10 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::order::EvictionOrder;
+    #[pymodule_export]
+    use crate::prefix::SerialCache;
+    #[pymodule_export]
+    use crate::usage::Use;
 
     use super::*;
     use headstart_cache::policy::NAMES;

@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use headstart_cache::policy::{Setting, by_name};
 use headstart_cache::tiers::ExternalTier;
-use headstart_core::{Access, BlockHash, FinishKind, Nanos, Probability, SessionId};
+use headstart_core::{Access, BlockHash, Nanos};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::key::name_of;
+use crate::usage::Use;
 
 /// The order in which the blocks of a cache are evicted.
 ///
@@ -90,14 +91,21 @@ impl EvictionOrder {
         format!("EvictionOrder({:?}, {held} of {capacity} blocks)", self.policy)
     }
 
-    /// A block gets a free slot, and its bytes are on their way. `parent` is the key of the block
-    /// before it in the prompt, where that is known.
+    /// A block gets a free slot for the request `of`, and its bytes are on their way. `parent` is
+    /// the key of the block before it in the prompt, where that is known, and `offset` the number
+    /// of blocks before it.
     ///
     /// Raises `RuntimeError` where no slot is free, or the block is here.
-    #[pyo3(signature = (key, parent = None, *, now))]
-    fn insert(&mut self, key: Bound<'_, PyBytes>, parent: Option<&[u8]>, now: u64) -> PyResult<()> {
+    #[pyo3(signature = (key, parent = None, *, of, offset = 0))]
+    fn insert(
+        &mut self,
+        key: Bound<'_, PyBytes>,
+        parent: Option<&[u8]>,
+        of: &Use,
+        offset: u32,
+    ) -> PyResult<()> {
         let name = name_of(key.as_bytes());
-        if !self.tier().insert(name, parent.map(name_of), &Access::at(Nanos(now))) {
+        if !self.tier().insert(name, parent.map(name_of), &Access { offset, ..of.0 }) {
             let message = "the cache is full, or the block is in it: evict first";
             return Err(PyRuntimeError::new_err(message));
         }
@@ -132,45 +140,12 @@ impl EvictionOrder {
         self.keys.remove(&name);
     }
 
-    /// A request ends: one use of the blocks of its prompt, all of them in order from the first,
-    /// whether they are here or not.
-    ///
-    /// `turn` counts user messages from 1; `kind` and `session` number the kinds of requests and
-    /// the conversations; `finish` is `tool_calls`, `stop`, `length` or `cancelled`;
-    /// `p_continue` is a predicted probability that the conversation continues.
-    #[pyo3(signature = (keys, *, now, started = None, turn = 0, kind = 0, session = None,
-                        finish = None, output_tokens = None, p_continue = None))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    fn touch(
-        &mut self,
-        keys: Vec<PyBackedBytes>,
-        now: u64,
-        started: Option<u64>,
-        turn: u16,
-        kind: u16,
-        session: Option<u64>,
-        finish: Option<&str>,
-        output_tokens: Option<u32>,
-        p_continue: Option<f64>,
-    ) -> PyResult<()> {
-        let p_continue = match p_continue.map(Probability::new) {
-            Some(None) => return Err(PyValueError::new_err("p_continue: a number from 0 to 1")),
-            Some(known) => known,
-            None => None,
-        };
-        let access = Access {
-            started: started.map(Nanos),
-            turn,
-            request_type: kind,
-            session: session.map(SessionId),
-            finish: finish.map_or(FinishKind::default(), FinishKind::from_reason),
-            output_tokens,
-            p_continue,
-            ..Access::at(Nanos(now))
-        };
+    /// The request `of` ends: one use of the blocks of its prompt, all of them in order from the
+    /// first, whether they are here or not.
+    #[pyo3(signature = (keys, *, of))]
+    fn touch(&mut self, keys: Vec<PyBackedBytes>, of: &Use) {
         let names: Vec<BlockHash> = keys.iter().map(|key| name_of(key)).collect();
-        self.tier().touch(&names, &access);
-        Ok(())
+        self.tier().touch(&names, &of.0);
     }
 
     /// Evicts `count` blocks, but for those of `keep` and the blocks before them. Returns their

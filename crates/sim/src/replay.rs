@@ -134,8 +134,8 @@ pub(crate) fn access_of(request: &TraceRequest, number: u32) -> Access {
 }
 
 /// Looks `chain` up and offers the blocks after its hits, which are computed, to the cache one by
-/// one. Returns the hits, and whether the cache declined a block.
-pub(crate) fn fill(cache: &mut PrefixCache, chain: &[BlockHash], access: &Access) -> (usize, bool) {
+/// one. Returns the hits, and whether the cache declined a block. O(its length).
+pub fn fill(cache: &mut PrefixCache, chain: &[BlockHash], access: &Access) -> (usize, bool) {
     let mut lease = cache.acquire(chain);
     let hits = lease.matched();
     // A block after a gap could never be matched, so the first one that is declined ends it.

@@ -30,12 +30,16 @@ class Chains:
 
     def __init__(self, cache_capacity: int) -> None:
         self._keys_max = 4 * cache_capacity + KEYS_MIN
-        self._before: OrderedDict[bytes, bytes | None] = OrderedDict()
+        self._before: OrderedDict[bytes, tuple[bytes | None, int]] = OrderedDict()
         self._running: OrderedDict[str, _Running] = OrderedDict()
 
     def before(self, key: bytes) -> bytes | None:
         """The key before another one; `None` for the first one, and where it is not known."""
-        return self._before.get(key)
+        return self._before.get(key, (None, 0))[0]
+
+    def offset(self, key: bytes) -> int:
+        """The number of keys before one; 0 where it is not known."""
+        return self._before.get(key, (None, 0))[1]
 
     def see(self, req_context: Any) -> int:
         """Notes new keys of a request. Returns the tokens of a chunk; 0 if unknown."""
@@ -44,7 +48,7 @@ class Chains:
         if not positions:
             return 0
         running = self._request(req_context.req_id)
-        self._note(running, islice(positions, running.num_keys, None))
+        self._note(running, islice(positions, len(running.keys), None))
         return next(iter(positions.values()))
 
     def end(self, req_context: Any) -> list[list[bytes]]:
@@ -74,7 +78,7 @@ class Chains:
     def _note(self, running: _Running, keys: Iterable[bytes]) -> None:
         for key in keys:
             chain = running.chains.setdefault(key[-GROUP_BYTES:], [])
-            self._before[key] = chain[-1] if chain else None
+            self._before[key] = (chain[-1] if chain else None, len(chain))
             self._before.move_to_end(key)
             chain.append(key)
             running.keys.add(key)
@@ -88,7 +92,3 @@ class _Running:
     def __init__(self) -> None:
         self.chains: dict[bytes, list[bytes]] = {}
         self.keys: set[bytes] = set()
-
-    @property
-    def num_keys(self) -> int:
-        return len(self.keys)

@@ -19,7 +19,8 @@ vLLM owns the memory; the policy says which chunk goes. Three rules differ from 
 Hints in a request's `kv_transfer_params`, all optional:
 
     {"headstart": {"turn": 3, "kind": 1, "session": 17, "finish": "tool_calls",
-                   "output_tokens": 120, "p_continue": 0.8, "now_ns": 1730000000000000000}}
+                   "tools": ["Bash"], "output_tokens": 120, "p_continue": 0.8,
+                   "now_ns": 1730000000000000000}}
 
 `now_ns` replaces the clock, for replays of traces; it never runs backwards.
 """
@@ -34,7 +35,7 @@ from typing import Any
 
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, ChunkStatus
 
-from .._native import EvictionOrder
+from .._native import EvictionOrder, Use
 from .chains import Chains
 
 logger = logging.getLogger("vllm.headstart")
@@ -45,7 +46,7 @@ PREFIX = "headstart-"
 DEFAULT_POLICY = "hazard"
 
 BLOCK_TOKENS = 16
-"""Tokens of a chunk, as long as no request has told."""
+"""Tokens of a chunk, as long as no request has told; 0.30 never does."""
 
 
 class HeadstartPolicy(CachePolicy):
@@ -59,7 +60,7 @@ class HeadstartPolicy(CachePolicy):
         self._name = self.policy or os.environ.get("HEADSTART_POLICY") or DEFAULT_POLICY
         self._chunks: dict[bytes, ChunkStatus] = {}
         self._chains = Chains(cache_capacity)
-        self._now = 0
+        self._use = Use(0)
         # Made at once, so that a wrong name fails at the start and not at the first request.
         self._order = EvictionOrder(self._name, cache_capacity, BLOCK_TOKENS)
         self._knows_block_tokens = False
@@ -72,7 +73,8 @@ class HeadstartPolicy(CachePolicy):
         # 0.33 passes the context; before, `on_store_miss` came with it.
         if req_context is not None:
             self._see(req_context)
-        self._order.insert(key, self._chains.before(key), now=self._now)
+        offset = self._chains.offset(key)
+        self._order.insert(key, self._chains.before(key), of=self._use, offset=offset)
         self._chunks[key] = chunk
         if chunk.ref_cnt == 0:
             self._order.readable(key)
@@ -85,7 +87,8 @@ class HeadstartPolicy(CachePolicy):
         # 0.30 alone uses it: with the whole prompt, when it looks for a request's chunks. It never
         # says that a request has ended, so the use of the one before counts now.
         for chain in self._chains.look(keys, req_context.req_id):
-            self._order.touch(chain, now=self._tick(req_context))
+            self._order.touch(chain, of=self._use)
+        self._use = self._use_of(req_context)
 
     def on_store_miss(self, keys: Iterable[bytes], req_context: Any) -> None:
         self._see(req_context)
@@ -100,10 +103,9 @@ class HeadstartPolicy(CachePolicy):
         reused_keys: set[bytes],
         req_context: Any,
     ) -> None:
-        now = self._tick(req_context)
-        hints = _hints(req_context)
+        use = self._use_of(req_context)
         for chain in self._chains.end(req_context) or [list(keys) for keys in key_groups]:
-            self._order.touch(chain, now=now, **hints)
+            self._order.touch(chain, of=use)
 
     def evict(
         self, n: int, protected: set[bytes]
@@ -111,7 +113,7 @@ class HeadstartPolicy(CachePolicy):
         # The head of the prompt whose tail is to be stored stays, too.
         heads = (self._chains.before(key) for key in protected)
         keep = [*protected, *(head for head in heads if head is not None)]
-        evicted = self._order.evict(n, keep, now=self._tick(None))
+        evicted = self._order.evict(n, keep, now=self._use.now)
         return None if evicted is None else [(key, self._chunks.pop(key)) for key in evicted]
 
     def clear(self) -> None:
@@ -126,7 +128,7 @@ class HeadstartPolicy(CachePolicy):
 
     def _see(self, req_context: Any) -> None:
         """Notes the order of a request's chunks."""
-        self._tick(req_context)
+        self._use = self._use_of(req_context)
         block_tokens = self._chains.see(req_context)
         if block_tokens and not self._knows_block_tokens:
             self._knows_block_tokens = True
@@ -134,31 +136,31 @@ class HeadstartPolicy(CachePolicy):
             if block_tokens != BLOCK_TOKENS and not self._chunks:
                 self._order = EvictionOrder(self._name, self.cache_capacity, block_tokens)
 
-    def _tick(self, req_context: Any) -> int:
-        """Returns the time, nanoseconds; it never falls."""
-        told = _headstart(req_context).get("now_ns") if req_context is not None else None
-        if isinstance(told, int):
-            self._now = max(self._now, told)
-        elif req_context is not None or not self._now:
-            self._now = max(self._now, time.monotonic_ns())
-        return self._now
+    def _use_of(self, req_context: Any) -> Use:
+        """What is known of a request now. The time never falls."""
+        given = (req_context.kv_transfer_params or {}).get("headstart")
+        hints = checked(given) if isinstance(given, dict) else {}
+        told = hints.pop("now_ns", None)
+        now = time.monotonic_ns() if told is None else told
+        return Use(max(now, self._use.now), **hints)
 
 
-def _headstart(req_context: Any) -> dict[str, Any]:
-    hints = (req_context.kv_transfer_params or {}).get("headstart")
-    return hints if isinstance(hints, dict) else {}
+WHOLE = {"turn": 2**16, "kind": 2**16, "session": 2**64, "output_tokens": 2**32, "now_ns": 2**64}
+"""Hints that are whole numbers, and their limits."""
 
 
-def _hints(req_context: Any) -> dict[str, Any]:
-    """The hints of a request that have the right type; a client's mistake must not stop vLLM."""
-    given = _headstart(req_context)
+def checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The hints of the right type; a client's mistake must not stop the engine."""
     hints: dict[str, Any] = {}
-    for name, limit in (("turn", 2**16), ("kind", 2**16), ("session", 2**64), ("output_tokens", 2**32)):
+    for name, limit in WHOLE.items():
         value = given.get(name)
         if type(value) is int and 0 <= value < limit:
             hints[name] = value
     if isinstance(given.get("finish"), str):
         hints["finish"] = given["finish"]
+    tools = given.get("tools")
+    if isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
+        hints["tools"] = tools
     p_continue = given.get("p_continue")
     if isinstance(p_continue, (int, float)) and 0 <= p_continue <= 1:
         hints["p_continue"] = float(p_continue)

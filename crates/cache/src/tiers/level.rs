@@ -16,7 +16,7 @@
 
 mod exact;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use headstart_core::transfer::FoundUnit;
 use headstart_core::{Access, BlockHash, BlockId, Nanos, TenantTag};
@@ -74,7 +74,8 @@ pub struct TierOccupancy {
 /// One lower tier.
 pub(super) struct TierContents {
     slots: Vec<UnitSlot>,
-    free: Vec<BlockId>,
+    /// Taken from the back.
+    free: VecDeque<BlockId>,
     /// Resident units and those being written.
     names: HashMap<BlockHash, BlockId>,
     /// Number of slots that name a unit as their parent, by that unit.
@@ -155,7 +156,7 @@ impl TierContents {
             return Begin::Declined;
         }
         let newcomer = Newcomer { hash: unit.name, access: *access };
-        let slot = match self.free.pop() {
+        let slot = match self.free.pop_back() {
             Some(slot) => slot,
             None if !self.policy.admits(&newcomer) => return Begin::Declined,
             None => match self.evict(access.now, &newcomer, unit.parent, evicted) {
@@ -173,7 +174,7 @@ impl TierContents {
         if self.names.contains_key(&unit.name) {
             return false;
         }
-        let Some(slot) = self.free.pop() else {
+        let Some(slot) = self.free.pop_back() else {
             return false;
         };
         self.policy.insert(slot, unit.name, access);
@@ -213,7 +214,7 @@ impl TierContents {
         self.policy.forget(slot, name);
         self.leave(unit);
         self.slots[slot.index()] = UnitSlot::Free;
-        self.free.push(slot);
+        self.free.push_back(slot);
     }
 
     /// One use of a prompt's units, in order, by a request.
@@ -266,7 +267,7 @@ impl TierContents {
         // Lost while it was read: the last reader frees the slot.
         if self.slots[slot.index()] == (UnitSlot::Lost { pins: 0 }) {
             self.slots[slot.index()] = UnitSlot::Free;
-            self.free.push(slot);
+            self.free.push_back(slot);
         } else if self.is_candidate(slot) {
             self.offer(slot);
         }
@@ -296,7 +297,7 @@ impl TierContents {
         if pins > 0 {
             self.slots[slot.index()] = UnitSlot::Lost { pins };
         } else {
-            self.free.push(slot);
+            self.free.push_back(slot);
         }
         true
     }
@@ -391,7 +392,7 @@ impl TierContents {
             // The policy did not choose it, so it is withdrawn and forgotten, not removed.
             self.withdraw(slot);
             self.drop_resident(slot, unit);
-            self.free.push(slot);
+            self.free.push_back(slot);
             evicted.push(unit);
         }
         true

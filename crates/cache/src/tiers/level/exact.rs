@@ -61,7 +61,8 @@ impl TierContents {
             self.policy.remove(slot, unit.name);
             self.num_candidates -= 1;
             self.vacate(slot, unit);
-            self.free.push(slot);
+            // Taken in the order of eviction, as where a slot is evicted for each newcomer.
+            self.free.push_front(slot);
             evicted.push(unit.name);
         }
         Some(evicted)
