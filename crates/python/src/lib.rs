@@ -4,8 +4,11 @@
 //! exceptions with a message that says what to do.
 
 mod key;
+mod mover;
 mod order;
 mod prefix;
+mod region;
+mod tier;
 mod usage;
 
 use pyo3::prelude::*;
@@ -17,6 +20,8 @@ mod _native {
     use crate::order::EvictionOrder;
     #[pymodule_export]
     use crate::prefix::SerialCache;
+    #[pymodule_export]
+    use crate::tier::DiskTier;
     #[pymodule_export]
     use crate::usage::Use;
 

@@ -6,6 +6,7 @@
 //! | [`record`] | a chunk as it is stored: who it is, its parts, their checksums |
 //! | [`backend`] | [`Backend`]: what every place for records does |
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
+//! | [`rows`] | moves records between a backend and memory that another program owns |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`inspect`] | inspection and maintenance of a context cache by its operator |
 //! | [`shared`] | [`SharedBackend`]: one backend for several users |
@@ -36,6 +37,7 @@ pub mod record;
 #[path = "../tests/suite/reference.rs"]
 mod reference;
 pub mod remote;
+pub mod rows;
 pub mod shared;
 pub mod tiered;
 mod wire;

@@ -16,27 +16,21 @@ vLLM owns the memory; the policy says which chunk goes. Three rules differ from 
 - A request's use counts when the request ends, for its whole prompt: also for chunks that vLLM
   found on the GPU, and so neither loaded nor stored.
 
-Hints in a request's `kv_transfer_params`, all optional:
-
-    {"headstart": {"turn": 3, "kind": 1, "session": 17, "finish": "tool_calls",
-                   "tools": ["Bash"], "output_tokens": 120, "p_continue": 0.8,
-                   "now_ns": 1730000000000000000}}
-
-`now_ns` replaces the clock, for replays of traces; it never runs backwards.
+hints.py has what a request may tell the policy.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, ChunkStatus
 
-from .._native import EvictionOrder, Use
+from .._native import EvictionOrder
 from .chains import Chains
+from .hints import use_of
 
 logger = logging.getLogger("vllm.headstart")
 
@@ -60,7 +54,7 @@ class HeadstartPolicy(CachePolicy):
         self._name = self.policy or os.environ.get("HEADSTART_POLICY") or DEFAULT_POLICY
         self._chunks: dict[bytes, ChunkStatus] = {}
         self._chains = Chains(cache_capacity)
-        self._use = Use(0)
+        self._use = use_of(None, 0)
         # Made at once, so that a wrong name fails at the start and not at the first request.
         self._order = EvictionOrder(self._name, cache_capacity, BLOCK_TOKENS)
         self._knows_block_tokens = False
@@ -88,7 +82,7 @@ class HeadstartPolicy(CachePolicy):
         # says that a request has ended, so the use of the one before counts now.
         for chain in self._chains.look(keys, req_context.req_id):
             self._order.touch(chain, of=self._use)
-        self._use = self._use_of(req_context)
+        self._use = use_of(req_context, self._use.now)
 
     def on_store_miss(self, keys: Iterable[bytes], req_context: Any) -> None:
         self._see(req_context)
@@ -103,7 +97,7 @@ class HeadstartPolicy(CachePolicy):
         reused_keys: set[bytes],
         req_context: Any,
     ) -> None:
-        use = self._use_of(req_context)
+        use = use_of(req_context, self._use.now)
         for chain in self._chains.end(req_context) or [list(keys) for keys in key_groups]:
             self._order.touch(chain, of=use)
 
@@ -128,43 +122,13 @@ class HeadstartPolicy(CachePolicy):
 
     def _see(self, req_context: Any) -> None:
         """Notes the order of a request's chunks."""
-        self._use = self._use_of(req_context)
+        self._use = use_of(req_context, self._use.now)
         block_tokens = self._chains.see(req_context)
         if block_tokens and not self._knows_block_tokens:
             self._knows_block_tokens = True
             # Options in tokens depend on it. Nothing is cached yet.
             if block_tokens != BLOCK_TOKENS and not self._chunks:
                 self._order = EvictionOrder(self._name, self.cache_capacity, block_tokens)
-
-    def _use_of(self, req_context: Any) -> Use:
-        """What is known of a request now. The time never falls."""
-        given = (req_context.kv_transfer_params or {}).get("headstart")
-        hints = checked(given) if isinstance(given, dict) else {}
-        told = hints.pop("now_ns", None)
-        now = time.monotonic_ns() if told is None else told
-        return Use(max(now, self._use.now), **hints)
-
-
-WHOLE = {"turn": 2**16, "kind": 2**16, "session": 2**64, "output_tokens": 2**32, "now_ns": 2**64}
-"""Hints that are whole numbers, and their limits."""
-
-
-def checked(given: dict[str, Any]) -> dict[str, Any]:
-    """The hints of the right type; a client's mistake must not stop the engine."""
-    hints: dict[str, Any] = {}
-    for name, limit in WHOLE.items():
-        value = given.get(name)
-        if type(value) is int and 0 <= value < limit:
-            hints[name] = value
-    if isinstance(given.get("finish"), str):
-        hints["finish"] = given["finish"]
-    tools = given.get("tools")
-    if isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
-        hints["tools"] = tools
-    p_continue = given.get("p_continue")
-    if isinstance(p_continue, (int, float)) and 0 <= p_continue <= 1:
-        hints["p_continue"] = float(p_continue)
-    return hints
 
 
 def __getattr__(name: str) -> type[HeadstartPolicy]:

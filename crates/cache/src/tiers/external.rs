@@ -26,6 +26,16 @@ pub struct ExternalTier {
     contents: TierContents,
     /// Units that no request has released yet: each has a pin.
     held: HashMap<BlockHash, BlockId>,
+    first_use: FirstUse,
+}
+
+/// When a unit is used for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstUse {
+    /// When a request that used it ends.
+    Release,
+    /// When it is inserted.
+    Insert,
 }
 
 impl ExternalTier {
@@ -36,13 +46,30 @@ impl ExternalTier {
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
         let contents = TierContents::new(capacity, policy, Shares::default());
-        Self { contents, held: HashMap::new() }
+        Self { contents, held: HashMap::new(), first_use: FirstUse::Release }
+    }
+
+    /// An empty tier below another one: a unit counts as used when it is inserted, and may go as
+    /// soon as its bytes are there, because its request has ended or does not need it here.
+    ///
+    /// # Panics
+    /// When `capacity` does not fit a [`BlockId`].
+    #[must_use]
+    pub fn below(capacity: usize, mut policy: Box<dyn Policy>) -> Self {
+        policy.serve_tier();
+        Self { first_use: FirstUse::Insert, ..Self::new(capacity, policy) }
     }
 
     /// Slots in all, and units that can be read.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         self.contents.size()
+    }
+
+    /// Slots that hold nothing.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.contents.num_free()
     }
 
     /// Whether the unit is here, readable or being written.
@@ -68,19 +95,24 @@ impl ExternalTier {
     #[must_use]
     pub fn insert(&mut self, name: BlockHash, parent: Option<BlockHash>, access: &Access) -> bool {
         let unit = Link { name, parent, tenant: TenantTag::default() };
-        self.contents.begin_unused(unit, access)
+        self.contents.begin_free(unit, access, self.first_use == FirstUse::Insert)
     }
 
     /// The bytes of a unit are there. No effect on one that is not on its way.
     pub fn commit(&mut self, name: BlockHash) {
-        if let Some(slot) = self.contents.commit(name, 1) {
+        let pins = u32::from(self.first_use == FirstUse::Release);
+        if let Some(slot) = self.contents.commit(name, pins)
+            && pins > 0
+        {
             self.held.insert(name, slot);
         }
     }
 
     /// A unit is gone, whether its bytes ever came or not.
     pub fn remove(&mut self, name: BlockHash) {
-        if let Some(slot) = self.held.remove(&name) {
+        self.held.remove(&name);
+        // A slot stands for no memory here, so it need not wait for those that read it.
+        while let Some((slot, 1..)) = self.contents.slot(name) {
             self.contents.unpin(slot);
         }
         self.contents.abort(name);

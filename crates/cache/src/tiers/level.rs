@@ -107,6 +107,11 @@ impl TierContents {
         (self.slots.len(), self.num_resident)
     }
 
+    /// Slots that hold nothing.
+    pub(super) fn num_free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Whether the unit can be read here.
     pub(super) fn holds(&self, name: BlockHash) -> bool {
         self.link(name).is_some()
@@ -115,12 +120,6 @@ impl TierContents {
     /// A unit that can be read here.
     pub(super) fn link(&self, name: BlockHash) -> Option<Link> {
         self.resident(*self.names.get(&name)?).map(|(unit, _)| unit)
-    }
-
-    /// The slot of a unit that can be read, and its readers.
-    pub(super) fn slot(&self, name: BlockHash) -> Option<(BlockId, u32)> {
-        let slot = *self.names.get(&name)?;
-        self.resident(slot).map(|(_, pins)| (slot, pins))
     }
 
     /// The unit that can be read in a slot, and its readers.
@@ -169,15 +168,20 @@ impl TierContents {
         Begin::Started
     }
 
-    /// Gives `unit` a free slot, and no use. Whether there was one, and the unit was not here.
-    pub(super) fn begin_unused(&mut self, unit: Link, access: &Access) -> bool {
+    /// Gives `unit` a free slot, and counts a use if it `is_used`. Whether there was a slot, and
+    /// the unit was not here.
+    pub(super) fn begin_free(&mut self, unit: Link, access: &Access, is_used: bool) -> bool {
         if self.names.contains_key(&unit.name) {
             return false;
         }
         let Some(slot) = self.free.pop_back() else {
             return false;
         };
-        self.policy.insert(slot, unit.name, access);
+        if is_used {
+            self.policy.store(slot, unit.name, access);
+        } else {
+            self.policy.insert(slot, unit.name, access);
+        }
         self.write(slot, unit);
         true
     }

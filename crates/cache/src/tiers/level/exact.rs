@@ -5,6 +5,12 @@ use headstart_core::{BlockHash, BlockId, Nanos};
 use super::{Link, TierContents, UnitSlot};
 
 impl TierContents {
+    /// The slot of a unit that can be read, and its readers.
+    pub(in crate::tiers) fn slot(&self, name: BlockHash) -> Option<(BlockId, u32)> {
+        let slot = *self.names.get(&name)?;
+        self.resident(slot).map(|(_, pins)| (slot, pins))
+    }
+
     /// Whether `count` units may go, one after the other. O(capacity) where fewer than that are
     /// candidates now.
     pub(in crate::tiers) fn can_evict(&self, count: usize) -> bool {

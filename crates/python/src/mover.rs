@@ -1,0 +1,155 @@
+//! The thread that moves records between a disk and an engine's memory.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headstart_core::{BlockHash, IdentityDigest};
+use headstart_store::arena::Arena;
+use headstart_store::backend::{Backend, ResidentRecord};
+use headstart_store::disk::DiskError;
+use headstart_store::record::record_bytes;
+use headstart_store::rows::{JOB_LIMIT, RowJob, RowReport, RowTransfers, Rows};
+use headstart_store::{Disk, DiskOptions};
+
+use crate::region::Region;
+
+/// Records under way at once: they and their buffers are bounded by this and by
+/// [`MOST_BUFFER_BYTES`].
+const MOST_RECORDS: usize = 128;
+
+/// Memory for records under way, bytes.
+const MOST_BUFFER_BYTES: usize = 256 << 20;
+
+/// Fewest records under way, however large they are.
+const FEWEST_RECORDS: usize = 4;
+
+/// A job that hangs is looked for so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A wait for all jobs ends after this, because each of them has.
+const LONGEST_WAIT: Duration = JOB_LIMIT.saturating_add(Duration::from_secs(5));
+
+enum MoverOrder {
+    Job(RowJob),
+    Remove(Vec<BlockHash>),
+    /// The backend has something to report.
+    Wake,
+    Stop,
+}
+
+/// Moves records on a thread of its own, until dropped.
+pub(crate) struct Mover {
+    orders: Sender<MoverOrder>,
+    /// Read by one thread at a time; locked, because the lock of Python is not held meanwhile.
+    reports: Mutex<Receiver<RowReport>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A mover, and what its disk had.
+pub(crate) struct OpenedMover {
+    pub(crate) mover: Mover,
+    pub(crate) residents: Vec<ResidentRecord>,
+    /// Records that fit the disk.
+    pub(crate) capacity: usize,
+}
+
+impl Mover {
+    /// Opens the disk and starts the thread.
+    pub(crate) fn open(
+        options: DiskOptions,
+        region: Region,
+        identity: IdentityDigest,
+    ) -> Result<OpenedMover, DiskError> {
+        let (orders, inbox) = channel();
+        let wake = orders.clone();
+        // The thread may have ended; then there is nothing to wake.
+        let waker = Arc::new(move || drop(wake.send(MoverOrder::Wake)));
+        let folder = options.folder.clone();
+        let io = |source| DiskError::Io { path: folder.clone(), source };
+        let (disk, residents) = Disk::open(options, waker)?;
+        let bytes = record_bytes(&[region.row_bytes()]);
+        let capacity = disk.capacity_records(bytes as u64);
+        let slots = (MOST_BUFFER_BYTES / bytes).clamp(FEWEST_RECORDS, MOST_RECORDS);
+        let arena = Arena::new(bytes, slots).map_err(io)?;
+        let backend: Box<dyn Backend> = Box::new(disk);
+        let transfers = RowTransfers::new(backend, arena, region, identity);
+        let (sender, reports) = channel();
+        let thread = std::thread::Builder::new()
+            .name("headstart-tier".to_owned())
+            .spawn(move || run(transfers, &inbox, &sender))
+            .map_err(io)?;
+        let mover = Self { orders, reports: Mutex::new(reports), thread: Some(thread) };
+        Ok(OpenedMover { mover, residents, capacity })
+    }
+
+    pub(crate) fn submit(&self, job: RowJob) {
+        self.order(MoverOrder::Job(job));
+    }
+
+    pub(crate) fn remove(&self, names: Vec<BlockHash>) {
+        self.order(MoverOrder::Remove(names));
+    }
+
+    /// The next report, if there is one.
+    pub(crate) fn report(&self) -> Option<RowReport> {
+        self.reports().try_recv().ok()
+    }
+
+    /// The next report; `None` where none came for longer than a job may take.
+    pub(crate) fn wait(&self) -> Option<RowReport> {
+        self.reports().recv_timeout(LONGEST_WAIT).ok()
+    }
+
+    fn reports(&self) -> MutexGuard<'_, Receiver<RowReport>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, order: MoverOrder) {
+        // Fails only where the thread has panicked: then jobs are never reported, and `wait` ends.
+        let _ = self.orders.send(order);
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.order(MoverOrder::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    mut transfers: RowTransfers<Region>,
+    inbox: &Receiver<MoverOrder>,
+    reports: &Sender<RowReport>,
+) {
+    let mut out = Vec::new();
+    loop {
+        let first = match inbox.recv_timeout(LOOK_AGAIN) {
+            Ok(order) => Some(order),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        for order in first.into_iter().chain(std::iter::from_fn(|| inbox.try_recv().ok())) {
+            match order {
+                MoverOrder::Job(job) => transfers.submit(job, Instant::now()),
+                MoverOrder::Remove(names) => transfers.remove(names),
+                MoverOrder::Wake => {}
+                MoverOrder::Stop => {
+                    transfers.give_up(Instant::now(), &mut out);
+                    return;
+                }
+            }
+        }
+        transfers.advance(Instant::now(), &mut out);
+        for report in out.drain(..) {
+            if reports.send(report).is_err() {
+                return;
+            }
+        }
+    }
+}

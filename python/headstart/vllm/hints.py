@@ -1,0 +1,49 @@
+"""Hints: what a request tells Headstart's policies and tiers.
+
+Hints in a request's `kv_transfer_params`, all optional:
+
+    {"headstart": {"turn": 3, "kind": 1, "session": 17, "finish": "tool_calls",
+                   "tools": ["Bash"], "output_tokens": 120, "p_continue": 0.8,
+                   "now_ns": 1730000000000000000}}
+
+`now_ns` replaces the clock, for replays of traces; it never runs backwards.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .._native import Use
+
+WHOLE = {"turn": 2**16, "kind": 2**16, "session": 2**64, "output_tokens": 2**32, "now_ns": 2**64}
+"""Hints that are whole numbers, and their limits."""
+
+
+def checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The hints of the right type; a client's mistake must not stop the engine."""
+    hints: dict[str, Any] = {}
+    for name, limit in WHOLE.items():
+        value = given.get(name)
+        if type(value) is int and 0 <= value < limit:
+            hints[name] = value
+    if isinstance(given.get("finish"), str):
+        hints["finish"] = given["finish"]
+    tools = given.get("tools")
+    if isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
+        hints["tools"] = tools
+    p_continue = given.get("p_continue")
+    if isinstance(p_continue, (int, float)) and 0 <= p_continue <= 1:
+        hints["p_continue"] = float(p_continue)
+    return hints
+
+
+def use_of(req_context: Any, least_ns: int) -> Use:
+    """What is known of a request now; of none where the context is `None`. The time is at least
+    `least_ns`, so that it never falls."""
+    if req_context is None:
+        return Use(least_ns)
+    given = (req_context.kv_transfer_params or {}).get("headstart")
+    hints = checked(given) if isinstance(given, dict) else {}
+    told = hints.pop("now_ns", None)
+    return Use(max(time.monotonic_ns() if told is None else told, least_ns), **hints)

@@ -1,0 +1,149 @@
+"""Headstart's disk tier below vLLM's CPU tier.
+
+    "secondary_tiers": [{"type": "HeadstartTier", "module_path": "headstart.vllm.tier",
+                         "folder": "/var/cache/headstart", "budget_gib": 100}]
+
+The list is part of vLLM's `kv_connector_extra_config`, with the spec `HeadstartOffload` or vLLM's
+own tiering spec. Set `"kv_load_failure_policy": "recompute"` beside it: then a block that cannot be
+read is computed, and no request fails.
+
+| option | meaning |
+|---|---|
+| `folder` | made if need be; each identity has a folder of its own in it |
+| `budget_gib` | most bytes of one identity on disk, GiB |
+| `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
+| `revision` | a text that stands for the weights, where no folder of weights is found |
+
+Each block has a checksum, which is verified before the block reaches vLLM's memory. A block of
+other weights, or of another layout, is never found. Blocks survive a restart and a crash. A job
+that takes longer than 30 s is reported as failed, and never touches memory afterwards. vLLM hears
+of stored and removed blocks as KV events of the medium STORAGE.
+"""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+from vllm.v1.kv_offload.base import (
+    LookupResult,
+    Medium,
+    OffloadingEvent,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
+
+from .._native import DiskTier
+from .chains import Chains
+from .hints import use_of
+from .identity import identity_of
+
+logger = logging.getLogger("vllm.headstart")
+
+GIB = 1 << 30
+
+
+class HeadstartTier(SecondaryTierManager):
+    """Blocks on disk, for vLLM 0.30 to 0.33."""
+
+    medium = Medium.STORAGE
+
+    def __init__(
+        self,
+        offloading_spec: Any,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        backpressure_detector: Any = None,
+        *,
+        folder: str,
+        budget_gib: float,
+        policy: str = "hazard",
+        revision: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        # 0.30 has no detector.
+        more = () if backpressure_detector is None else (backpressure_detector,)
+        super().__init__(offloading_spec, primary_kv_view, tier_type, *more)
+        if unknown:
+            raise ValueError(f"HeadstartTier has no option {', '.join(unknown)}")
+        rows = np.asarray(primary_kv_view).view(np.uint8)
+        config = offloading_spec.config
+        model = pathlib.Path(config.model.name)
+        if not model.is_dir() and revision is None:
+            raise ValueError(
+                f"HeadstartTier: {model} is no folder of weights; name the weights with the option "
+                "`revision`, for example the commit of the model on the hub"
+            )
+        identity = identity_of(config, model if model.is_dir() else None, revision)
+        self._folder = pathlib.Path(folder) / identity.hex()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._tier = DiskTier(
+            self._folder, int(budget_gib * GIB), rows, identity, policy=policy
+        )
+        self._chains = Chains(self._tier.capacity)
+        self._use = use_of(None, 0)
+        self._condition = ""
+        logger.info(
+            "disk tier %s: %d of %d blocks", self._folder, len(self._tier), self._tier.capacity
+        )
+
+    def lookup(self, key: bytes, req_context: Any) -> LookupResult:
+        found = self._tier.lookup(key)
+        if found is None:
+            return LookupResult.RETRY
+        return LookupResult.HIT if found else LookupResult.MISS
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        self._see(job_metadata.req_context)
+        keys = list(job_metadata.keys)
+        parents = [self._chains.before(key) for key in keys]
+        rows = [int(row) for row in job_metadata.chunk_ids]
+        self._tier.store(job_metadata.job_id, keys, parents, rows, self._use)
+
+    def submit_load(self, job_metadata: TransferJob, *args: Any, **more: Any) -> None:
+        rows = [int(row) for row in job_metadata.chunk_ids]
+        self._tier.load(job_metadata.job_id, list(job_metadata.keys), rows)
+
+    def get_finished_jobs(self) -> Iterable[JobResult]:
+        results = []
+        for job, is_whole, moved, seconds, num_bytes in self._tier.finished():
+            result = JobResult(job, is_whole, None if is_whole else moved, seconds)
+            if hasattr(result, "transfer_bytes"):
+                result.transfer_bytes = num_bytes
+            results.append(result)
+        if self._tier.condition != self._condition:
+            self._condition = self._tier.condition
+            logger.warning("disk tier %s: %s", self._folder, self._condition or "works again")
+        return results
+
+    def has_pending_work(self) -> bool:
+        return self._tier.is_busy
+
+    def take_events(self) -> Iterable[OffloadingEvent]:
+        for key, came in self._tier.changes():
+            yield OffloadingEvent(keys=[key], medium=self.medium, removed=not came)
+
+    def touch(self, keys: Collection[bytes], req_context: Any) -> None:
+        # 0.30 and later call it with the chunks of a prompt that the CPU tier has.
+        self._see(req_context)
+
+    def on_new_request(self, req_context: Any) -> RequestOffloadingContext:
+        return RequestOffloadingContext()
+
+    def on_request_finished(self, req_context: Any) -> None:
+        self._use = use_of(req_context, self._use.now)
+        for chain in self._chains.end(req_context):
+            self._tier.touch(chain, self._use)
+
+    def drain_jobs(self) -> None:
+        self._tier.drain()
+
+    def shutdown(self) -> None:
+        self._tier.close()
+
+    def _see(self, req_context: Any) -> None:
+        self._use = use_of(req_context, self._use.now)
+        self._chains.see(req_context)

@@ -1,0 +1,241 @@
+"""`HeadstartTier` behind vLLM's interface, for each version whose parts are there."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import random
+import time
+import types
+from collections.abc import Iterator
+
+import pytest
+
+import engine_parts
+
+np = pytest.importorskip("numpy", reason="needs numpy")
+pytest.importorskip("headstart._native", reason="the wheel is not built")
+
+VERSIONS = engine_parts.versions("vllm")
+ROW_BYTES = 64 * 1024
+ROWS = 32
+BUDGET_GIB = 16 / 1024
+
+
+@pytest.fixture(params=VERSIONS or [None], ids=lambda path: path.name if path else "none")
+def vllm(request: pytest.FixtureRequest) -> Iterator[types.SimpleNamespace]:
+    """The modules of one version."""
+    if request.param is None:
+        pytest.skip("no parts of vLLM: tools/engines/unpack.py target/engines fetches them")
+    with engine_parts.imported(request.param):
+        yield types.SimpleNamespace(
+            base=importlib.import_module("vllm.v1.kv_offload.base"),
+            tiering=importlib.import_module("vllm.v1.kv_offload.tiering.base"),
+            tier=importlib.import_module("headstart.vllm.tier"),
+        )
+
+
+def spec(model: pathlib.Path, **changes: object) -> types.SimpleNamespace:
+    """An offload spec, as far as the tier reads it."""
+    group = types.SimpleNamespace(tokens_per_block=16, layer_names=("layer.0", "layer.1"))
+    parallel = {"world_size": 1, "tp_size": 1, "pp_size": 1, "pcp_size": 1, "dcp_size": 1}
+    config = {
+        "model": types.SimpleNamespace(name=str(model), dtype="bfloat16"),
+        "worker_kv_bytes_per_block": ROW_BYTES,
+        "cache": types.SimpleNamespace(blocks_per_chunk=1, tokens_per_hash=16),
+        "groups": (group,),
+        "parallel": types.SimpleNamespace(**parallel),
+    }
+    return types.SimpleNamespace(config=types.SimpleNamespace(**(config | changes)))
+
+
+class World:
+    """A tier, the memory above it, and jobs."""
+
+    def __init__(self, vllm: types.SimpleNamespace, tmp_path: pathlib.Path) -> None:
+        self.vllm = vllm
+        self.folder = tmp_path / "tier"
+        self.model = tmp_path / "model"
+        self.model.mkdir(exist_ok=True)
+        (self.model / "model.safetensors").write_bytes(b"weights")
+        self.memory = np.zeros((ROWS, ROW_BYTES), dtype=np.int8)
+        self.jobs = 0
+        self.open()
+
+    def open(self, **options: object) -> None:
+        options = {"folder": str(self.folder), "budget_gib": BUDGET_GIB} | options
+        view = memoryview(self.memory)
+        self.tier = self.vllm.tier.HeadstartTier(
+            options.pop("spec", spec(self.model)), view, "headstart", **options
+        )
+
+    def key(self, block: int) -> bytes:
+        return self.vllm.base.make_offload_key(block.to_bytes(16, "big") * 2, 0)
+
+    def bytes_of(self, block: int) -> object:
+        return np.random.default_rng(block).integers(-128, 128, ROW_BYTES, dtype=np.int8)
+
+    def job(self, blocks: list[int], rows: list[int], is_promotion: bool):
+        self.jobs += 1
+        context = self.vllm.base.ReqContext(f"request-{self.jobs}")
+        keys = [self.key(block) for block in blocks]
+        if hasattr(context, "set_offload_key_position"):
+            for position, key in enumerate(keys, 1):
+                context.set_offload_key_position(key, 16 * position)
+        return self.vllm.tiering.TransferJob(
+            self.jobs, keys, np.array(rows), is_promotion, context
+        )
+
+    def finish(self, job_id: int):
+        """Waits for one job."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for result in self.tier.get_finished_jobs():
+                if result.job_id == job_id:
+                    return result
+            time.sleep(0.001)
+        raise AssertionError(f"job {job_id} does not end")
+
+    def store(self, blocks: list[int]):
+        rows = list(range(len(blocks)))
+        for row, block in zip(rows, blocks):
+            self.memory[row] = self.bytes_of(block)
+        job = self.job(blocks, rows, False)
+        self.tier.submit_store(job)
+        result = self.finish(job.job_id)
+        self.tier.on_request_finished(job.req_context)
+        return result
+
+    def load(self, blocks: list[int]):
+        """Loads blocks; asserts that each row has its block's bytes, or those it had."""
+        rows = list(range(ROWS - len(blocks), ROWS))
+        self.memory[rows] = 77
+        job = self.job(blocks, rows, True)
+        self.tier.submit_load(job)
+        result = self.finish(job.job_id)
+        moved = set(job.keys if result.success else result.successful_keys)
+        for row, block in zip(rows, blocks):
+            expected = self.bytes_of(block) if self.key(block) in moved else 77
+            assert np.array_equal(self.memory[row], np.broadcast_to(expected, ROW_BYTES)), block
+        return result
+
+    def finds(self, block: int) -> str:
+        return self.tier.lookup(self.key(block), None).name
+
+
+@pytest.fixture
+def world(vllm, tmp_path: pathlib.Path) -> Iterator[World]:
+    made = World(vllm, tmp_path)
+    yield made
+    made.tier.shutdown()
+
+
+def test_blocks_come_back_also_after_a_restart(world: World) -> None:
+    assert world.store([1, 2, 3]).success
+    assert world.load([3, 1]).success
+    assert [world.finds(block) for block in (1, 4)] == ["HIT", "MISS"]
+    result = world.load([2, 9])
+    assert not result.success
+    assert list(result.successful_keys) == [world.key(2)]
+    world.tier.shutdown()
+    world.open()
+    assert world.load([1, 2, 3]).success
+
+
+def test_events_tell_what_came_and_went(world: World) -> None:
+    world.store([1, 2])
+    events = list(world.tier.take_events())
+    assert [(list(event.keys), event.removed) for event in events] == [
+        ([world.key(1)], False),
+        ([world.key(2)], False),
+    ]
+    assert {event.medium.name for event in events} == {"STORAGE"}
+    assert list(world.tier.take_events()) == []
+    world.tier.shutdown()
+    world.open()
+    # Their keys are not known before a request looks for them.
+    assert list(world.tier.take_events()) == []
+    world.finds(2)
+    assert [list(event.keys) for event in world.tier.take_events()] == [[world.key(2)]]
+
+
+def test_other_weights_find_nothing_and_change_nothing(world: World) -> None:
+    world.store([1])
+    world.tier.shutdown()
+    weights = world.model / "model.safetensors"
+    weights.write_bytes(b"Weights")
+    world.open()
+    assert world.finds(1) == "MISS"
+    world.tier.shutdown()
+    weights.write_bytes(b"weights")
+    for change in ({"worker_kv_bytes_per_block": 1}, {"kv_cache_layout": "HND"}):
+        world.open(spec=spec(world.model, **change))
+        assert world.finds(1) == "MISS"
+        world.tier.shutdown()
+    world.open()
+    assert world.load([1]).success
+
+
+def test_flipped_bits_are_misses(world: World) -> None:
+    blocks = list(range(1, 13))
+    world.store(blocks)
+    world.tier.shutdown()
+    rng = random.Random(4)
+    flipped = 0
+    for path in sorted(world.folder.rglob("*")):
+        if not path.is_file() or path.stat().st_size <= ROW_BYTES:
+            continue
+        data = bytearray(path.read_bytes())
+        used = np.flatnonzero(np.frombuffer(data, dtype=np.uint8)).tolist()
+        flipped += len(used) > ROW_BYTES
+        for at in rng.sample(used, min(40, len(used))):
+            data[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    assert flipped == 1
+    world.open()
+    # `load` compares every byte.
+    loaded = [world.load([block]).success for block in blocks if world.finds(block) == "HIT"]
+    assert not all(loaded) or len(loaded) < len(blocks)
+    assert world.store(blocks).success
+    assert world.load(blocks).success
+
+
+def test_the_budget_holds_and_heads_stay(world: World) -> None:
+    capacity = world.tier._tier.capacity
+    assert 60 < capacity < 256
+    for first in range(0, 4 * capacity, 8):
+        world.store(list(range(first, first + 8)))
+    size = sum(path.stat().st_blocks * 512 for path in world.folder.rglob("*") if path.is_file())
+    assert size <= BUDGET_GIB * (1 << 30)
+    assert len(world.tier._tier) <= capacity
+    # A prompt larger than the tier keeps its head.
+    counts = dict(world.tier._tier.counts())
+    assert counts["evicted"] > 0 and counts["declined"] == 0
+
+
+def test_a_folder_that_cannot_be_used_fails_at_the_start(world: World, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        world.open(folder=str(tmp_path / "file"))
+    with pytest.raises(OSError, match="in use|another"):
+        world.open()
+    with pytest.raises(ValueError, match="no option colour"):
+        world.open(folder=str(tmp_path / "other"), colour="red")
+    with pytest.raises(ValueError, match="revision"):
+        world.open(spec=spec(tmp_path / "absent"))
+
+
+def test_jobs_end_when_the_tier_is_drained_or_closed(world: World) -> None:
+    jobs = [world.job([block], [block % ROWS], False) for block in range(20)]
+    for job in jobs:
+        world.tier.submit_store(job)
+    assert world.tier.has_pending_work()
+    world.tier.drain_jobs()
+    assert not world.tier.has_pending_work()
+    assert {result.job_id for result in world.tier.get_finished_jobs()} == {
+        job.job_id for job in jobs
+    }
+    job = world.job([1], [0], True)
+    world.tier.submit_load(job)
+    world.tier.shutdown()
+    assert [result.job_id for result in world.tier.get_finished_jobs()] == [job.job_id]
