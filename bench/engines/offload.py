@@ -247,6 +247,7 @@ class Server:
             "HF_HUB_OFFLINE": "1",
             "PYTHONHASHSEED": "0",
             "HEADSTART_POLICY": options.policy or "",
+            "HEADSTART_CLOCK": "hints",
         }
 
     def __enter__(self) -> Server:

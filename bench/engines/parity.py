@@ -19,6 +19,7 @@ import gzip
 import importlib
 import itertools
 import json
+import os
 import pathlib
 import sys
 import time
@@ -91,6 +92,8 @@ def main() -> None:
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--requests", type=int, help="only so many")
     arguments = parser.parse_args()
+    # The times of the trace, in the policies of both sides.
+    os.environ["HEADSTART_CLOCK"] = "hints"
 
     with engine_parts.imported(arguments.parts):
         vllm = SimpleNamespace(

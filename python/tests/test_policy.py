@@ -152,8 +152,11 @@ def test_hits_are_those_of_the_slow_reference(vllm) -> None:
 
 
 @pytest.mark.parametrize("policy", headstart_native.POLICIES)
-def test_each_policy_has_the_hits_of_replay(vllm, policy: str) -> None:
+def test_each_policy_has_the_hits_of_replay(
+    vllm, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """vLLM gets the memory of a prefill step at once, and so does the cache beside it."""
+    monkeypatch.setenv("HEADSTART_CLOCK", "hints")
     step = 8
     engine = Engine(vllm, f"headstart-{policy}", 96)
     # 0.30 does not tell how many tokens a chunk has.
@@ -232,12 +235,19 @@ def test_groups_of_layers_have_chains_of_their_own(vllm) -> None:
     assert engine.begin([1, 2, 3], groups=2).hits == 3
 
 
-def test_wrong_hints_are_ignored_and_times_never_fall(vllm) -> None:
+def test_wrong_hints_are_ignored_and_times_never_fall(
+    vllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = Engine(vllm, "headstart-hazard", 8)
     for hints in ("text", None, {"turn": -1, "session": "x", "p_continue": 7, "finish": 3}):
         engine.serve([1, 2, 3], {"headstart": hints})
+    policy = engine.manager._policy
     engine.serve([1, 2, 3], {"headstart": {"turn": 1, "finish": "stop", "now_ns": 2**62}})
-    assert engine.serve([1, 2, 3], {"headstart": {"now_ns": 5}}) == 3
+    assert policy._use.now < 2**62, "a client does not set the clock"
+    monkeypatch.setenv("HEADSTART_CLOCK", "hints")
+    for now_ns in (2**62, 5):
+        assert engine.serve([1, 2, 3], {"headstart": {"now_ns": now_ns}}) == 3
+        assert policy._use.now == 2**62
 
 
 def test_an_unknown_policy_fails_at_the_start(vllm, monkeypatch: pytest.MonkeyPatch) -> None:

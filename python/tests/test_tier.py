@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pathlib
 import random
@@ -146,8 +147,7 @@ def test_events_tell_what_came_and_went(world: World) -> None:
     world.store([1, 2])
     events = list(world.tier.take_events())
     assert [(list(event.keys), event.removed) for event in events] == [
-        ([world.key(1)], False),
-        ([world.key(2)], False),
+        ([world.key(1), world.key(2)], False)
     ]
     assert {event.medium.name for event in events} == {"STORAGE"}
     assert list(world.tier.take_events()) == []
@@ -208,9 +208,24 @@ def test_the_budget_holds_and_heads_stay(world: World) -> None:
     size = sum(path.stat().st_blocks * 512 for path in world.folder.rglob("*") if path.is_file())
     assert size <= BUDGET_GIB * (1 << 30)
     assert len(world.tier._tier) <= capacity
-    # A prompt larger than the tier keeps its head.
     counts = dict(world.tier._tier.counts())
     assert counts["evicted"] > 0 and counts["declined"] == 0
+    assert {event.removed for event in world.tier.take_events()} == {True, False}
+
+
+def test_without_events_nothing_piles_up(world: World) -> None:
+    world.tier.shutdown()
+    world.open(spec=spec(world.model, enable_kv_cache_events=False))
+    world.store([1, 2])
+    assert world.tier._tier.changes() == []
+
+
+def test_a_tier_that_is_dropped_ends_its_thread(world: World) -> None:
+    world.store([1])
+    world.tier = None
+    gc.collect()
+    world.open()
+    assert world.load([1]).success
 
 
 def test_a_folder_that_cannot_be_used_fails_at_the_start(world: World, tmp_path) -> None:
@@ -239,3 +254,7 @@ def test_jobs_end_when_the_tier_is_drained_or_closed(world: World) -> None:
     world.tier.submit_load(job)
     world.tier.shutdown()
     assert [result.job_id for result in world.tier.get_finished_jobs()] == [job.job_id]
+    # What comes after the end fails, and stops no engine.
+    job = world.job([999], [0], False)
+    world.tier.submit_store(job)
+    assert [result.success for result in world.tier.get_finished_jobs()] == [False]

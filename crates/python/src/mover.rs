@@ -1,6 +1,6 @@
 //! The thread that moves records between a disk and an engine's memory.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use headstart_store::disk::DiskError;
 use headstart_store::record::record_bytes;
 use headstart_store::rows::{JOB_LIMIT, RowJob, RowReport, RowTransfers, Rows};
 use headstart_store::{Disk, DiskOptions};
+
+use pyo3::prelude::*;
 
 use crate::region::Region;
 
@@ -92,12 +94,12 @@ impl Mover {
         self.order(MoverOrder::Remove(names));
     }
 
-    /// The next report, if there is one.
-    pub(crate) fn report(&self) -> Option<RowReport> {
-        self.reports().try_recv().ok()
+    /// The next report. `Disconnected`: the thread has failed, and moves nothing any more.
+    pub(crate) fn report(&self) -> Result<RowReport, TryRecvError> {
+        self.reports().try_recv()
     }
 
-    /// The next report; `None` where none came for longer than a job may take.
+    /// Waits for the next report; `None` where none came for longer than a job may take.
     pub(crate) fn wait(&self) -> Option<RowReport> {
         self.reports().recv_timeout(LONGEST_WAIT).ok()
     }
@@ -107,7 +109,7 @@ impl Mover {
     }
 
     fn order(&self, order: MoverOrder) {
-        // Fails only where the thread has panicked: then jobs are never reported, and `wait` ends.
+        // Fails only where the thread has panicked, which the next `report` says.
         let _ = self.orders.send(order);
     }
 }
@@ -115,10 +117,14 @@ impl Mover {
 impl Drop for Mover {
     fn drop(&mut self) {
         self.order(MoverOrder::Stop);
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
-            let _ = thread.join();
-        }
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // The thread releases its buffer under Python's lock, which the caller may hold. A panic
+        // there has been printed.
+        let ended = Python::try_attach(|py| py.detach(|| thread.join()));
+        // At the interpreter's end there is no lock any more: the process ends the thread.
+        let _ = ended;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Mutex, PoisonError};
 
 use headstart_cache::policy::{Setting, by_name};
@@ -161,6 +162,7 @@ impl DiskTier {
     /// that are here, or that find no room, are left out. Returns the number that is stored.
     fn store(
         &mut self,
+        py: Python<'_>,
         job: u64,
         keys: Vec<Bound<'_, PyBytes>>,
         parents: Vec<Option<PyBackedBytes>>,
@@ -189,12 +191,13 @@ impl DiskTier {
             }
         }
         let store = TierJob { kind: RowJobKind::Store, keys: kept, has_missing: false };
-        Ok(state.begin(job, store, stored))
+        Ok(state.begin(py, job, store, stored))
     }
 
     /// Loads blocks into rows. Those that are not here fail.
     fn load(
         &mut self,
+        py: Python<'_>,
         job: u64,
         keys: Vec<Bound<'_, PyBytes>>,
         rows: Vec<usize>,
@@ -213,7 +216,7 @@ impl DiskTier {
         let missing = keys.len() - loaded.len();
         state.counts.failed += missing as u64;
         let load = TierJob { kind: RowJobKind::Load, keys: kept, has_missing: missing > 0 };
-        Ok(state.begin(job, load, loaded))
+        Ok(state.begin(py, job, load, loaded))
     }
 
     /// One request's use of the blocks of its prompt, in order from the first.
@@ -227,8 +230,12 @@ impl DiskTier {
     /// seconds, and bytes.
     fn finished(&mut self, py: Python<'_>) -> Vec<EndedTierJob> {
         let state = self.state();
-        while let Some(report) = state.mover.as_ref().and_then(Mover::report) {
-            state.take(py, report);
+        while let Some(mover) = &state.mover {
+            match mover.report() {
+                Ok(report) => state.take(py, report),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => state.stop(py),
+            }
         }
         state.ended.drain(..).collect()
     }
@@ -240,8 +247,7 @@ impl DiskTier {
             let Some(mover) = &state.mover else { return };
             match py.detach(|| mover.wait()) {
                 Some(report) => state.take(py, report),
-                // The thread has failed, and moves nothing any more.
-                None => state.fail_all(py),
+                None => state.stop(py),
             }
         }
     }
@@ -279,10 +285,7 @@ impl DiskTier {
 
     /// Ends what runs and closes the folder.
     fn close(&mut self, py: Python<'_>) {
-        let state = self.state();
-        let mover = state.mover.take();
-        py.detach(|| drop(mover));
-        state.fail_all(py);
+        self.state().stop(py);
     }
 }
 
@@ -305,9 +308,6 @@ impl TierState {
 
     fn check(&self, job: u64, num_keys: usize, rows: &[usize]) -> PyResult<()> {
         let wrong = |message: String| Err(PyValueError::new_err(message));
-        if self.mover.is_none() {
-            return wrong("the tier is closed".to_owned());
-        }
         if self.jobs.contains_key(&job) {
             return wrong(format!("job {job} has not ended"));
         }
@@ -323,35 +323,41 @@ impl TierState {
     /// Evicts for new blocks, and drops those at the end for which there is no room.
     fn make_room(&mut self, blocks: &mut Vec<(RowRecord, Py<PyBytes>)>, now: Nanos) {
         let keep: Vec<_> = blocks.iter().filter_map(|(record, _)| record.parent).collect();
-        let evicted = loop {
-            let free = self.index.free();
-            let wanted = blocks.len().saturating_sub(free);
-            if let Some(evicted) = self.index.evict(wanted, &keep, now) {
-                break evicted;
-            }
-            // A tail is worth nothing without its head.
-            let fits = free.max(blocks.len() / 2);
-            self.counts.declined += (blocks.len() - fits) as u64;
-            blocks.truncate(fits);
-        };
+        let (fits, evicted) = self.index.make_room(blocks.len(), &keep, now);
+        self.counts.declined += (blocks.len() - fits) as u64;
+        blocks.truncate(fits);
         self.counts.evicted += evicted.len() as u64;
         for name in &evicted {
             if let Some(key) = self.keys.remove(name) {
                 self.changes.push((key, false));
             }
         }
-        if let (false, Some(mover)) = (evicted.is_empty(), &self.mover) {
-            mover.remove(evicted);
+        self.remove(evicted);
+    }
+
+    /// Removes records from the disk.
+    fn remove(&self, names: Vec<BlockHash>) {
+        if let (false, Some(mover)) = (names.is_empty(), &self.mover) {
+            mover.remove(names);
         }
     }
 
-    fn begin(&mut self, id: u64, job: TierJob, records: Vec<RowRecord>) -> usize {
+    /// Begins a job; where the tier is closed it fails at once. Returns its number of records.
+    fn begin(&mut self, py: Python<'_>, id: u64, job: TierJob, records: Vec<RowRecord>) -> usize {
         let (count, kind) = (records.len(), job.kind);
         self.jobs.insert(id, job);
-        if let Some(mover) = &self.mover {
-            mover.submit(RowJob { id, kind, records });
+        match &self.mover {
+            Some(mover) => mover.submit(RowJob { id, kind, records }),
+            None => self.fail_all(py),
         }
         count
+    }
+
+    /// Stops the thread, after which no row is touched, and fails the jobs that have not ended.
+    fn stop(&mut self, py: Python<'_>) {
+        let mover = self.mover.take();
+        py.detach(|| drop(mover));
+        self.fail_all(py);
     }
 
     fn take(&mut self, py: Python<'_>, report: RowReport) {
@@ -375,9 +381,10 @@ impl TierState {
         };
         let mut moved = Vec::with_capacity(job.keys.len());
         let mut is_whole = !job.has_missing;
+        let failed: HashMap<BlockHash, MoveFailure> = ended.failed.iter().copied().collect();
+        let mut not_stored = Vec::new();
         for (name, key) in job.keys {
-            let failure = ended.failed.iter().find(|(failed, _)| *failed == name);
-            match (job.kind, failure) {
+            match (job.kind, failed.get(&name)) {
                 (RowJobKind::Store, None) => {
                     self.index.commit(name);
                     self.changes.push((key.clone_ref(py), true));
@@ -389,17 +396,14 @@ impl TierState {
                     self.counts.failed += 1;
                     is_whole = false;
                     self.index.remove(name);
-                    // Its bytes may be written after it was given up.
-                    if let Some(mover) = &self.mover {
-                        mover.remove(vec![name]);
-                    }
+                    not_stored.push(name);
                 }
                 (RowJobKind::Load, None) => {
                     self.index.unpin(name);
                     self.counts.loaded += 1;
                     moved.push(key);
                 }
-                (RowJobKind::Load, Some((_, why))) => {
+                (RowJobKind::Load, Some(why)) => {
                     self.counts.failed += 1;
                     is_whole = false;
                     self.index.unpin(name);
@@ -410,6 +414,8 @@ impl TierState {
                 }
             }
         }
+        // The bytes of a store that was given up may be written later.
+        self.remove(not_stored);
         let seconds = ended.elapsed.as_secs_f64();
         self.ended.push_back((ended.id, is_whole, moved, seconds, ended.bytes));
     }

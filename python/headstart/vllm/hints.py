@@ -6,11 +6,13 @@ Hints in a request's `kv_transfer_params`, all optional:
                    "tools": ["Bash"], "output_tokens": 120, "p_continue": 0.8,
                    "now_ns": 1730000000000000000}}
 
-`now_ns` replaces the clock, for replays of traces; it never runs backwards.
+`now_ns` replaces the clock where the variable HEADSTART_CLOCK is `hints`, for replays of traces.
+Otherwise it is ignored: a client must not set the clock of everyone.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -46,4 +48,6 @@ def use_of(req_context: Any, least_ns: int) -> Use:
     given = (req_context.kv_transfer_params or {}).get("headstart")
     hints = checked(given) if isinstance(given, dict) else {}
     told = hints.pop("now_ns", None)
+    if os.environ.get("HEADSTART_CLOCK") != "hints":
+        told = None
     return Use(max(time.monotonic_ns() if told is None else told, least_ns), **hints)

@@ -97,9 +97,9 @@ class HeadstartPolicy(CachePolicy):
         reused_keys: set[bytes],
         req_context: Any,
     ) -> None:
-        use = use_of(req_context, self._use.now)
+        self._use = use_of(req_context, self._use.now)
         for chain in self._chains.end(req_context) or [list(keys) for keys in key_groups]:
-            self._order.touch(chain, of=use)
+            self._order.touch(chain, of=self._use)
 
     def evict(
         self, n: int, protected: set[bytes]

@@ -156,12 +156,40 @@ impl ExternalTier {
         keep: &[BlockHash],
         now: Nanos,
     ) -> Option<Vec<BlockHash>> {
-        let kept: Vec<_> = keep.iter().filter_map(|&name| self.contents.pin(name)).collect();
-        if !self.contents.can_evict(count) {
+        self.keeping(keep, |tier| {
+            let evicted = tier.contents.evict_exactly(count, now);
+            if evicted.is_some() || tier.held.is_empty() {
+                return evicted;
+            }
             // A request that ended without a word must not hold its units for ever.
-            self.release_held(now);
-        }
-        let evicted = self.contents.evict_exactly(count, now);
+            tier.release_held(now);
+            tier.contents.evict_exactly(count, now)
+        })
+    }
+
+    /// Makes room for the first of `count` units, whose prompt has the units of `keep`: a tail is
+    /// worth nothing without its head, so the last ones go without. Returns the number that fits,
+    /// and what was evicted for it. Cost as of [`Self::evict`].
+    #[must_use]
+    pub fn make_room(
+        &mut self,
+        count: usize,
+        keep: &[BlockHash],
+        now: Nanos,
+    ) -> (usize, Vec<BlockHash>) {
+        let free = self.free();
+        let wanted = count.saturating_sub(free);
+        let evicted = self.keeping(keep, |tier| {
+            let evictable = tier.contents.evictable(wanted);
+            tier.contents.evict_exactly(evictable, now).unwrap_or_default()
+        });
+        (count.min(free + evicted.len()), evicted)
+    }
+
+    /// Calls `evict` while the units of `keep` stay.
+    fn keeping<T>(&mut self, keep: &[BlockHash], evict: impl FnOnce(&mut Self) -> T) -> T {
+        let kept: Vec<_> = keep.iter().filter_map(|&name| self.contents.pin(name)).collect();
+        let evicted = evict(self);
         kept.into_iter().for_each(|slot| self.contents.unpin(slot));
         evicted
     }
@@ -242,6 +270,18 @@ mod tests {
         // No released unit is left.
         assert_eq!(tier.evict(1, &[], Nanos(9)), Some(vec![name(1)]));
         assert_eq!(tier.evict(1, &[], Nanos(9)), None);
+        tier.check();
+    }
+
+    #[test]
+    fn a_prompt_larger_than_the_tier_has_room_for_its_head() {
+        let setting = Setting { capacity: 4, block_tokens: 16 };
+        let mut tier = ExternalTier::below(4, by_name("lru", setting).expect("a policy"));
+        serve(&mut tier, &[1, 2].map(name), 1);
+        assert_eq!(tier.make_room(2, &[], Nanos(2)), (2, Vec::new()));
+        // 1 is the head of the newcomers.
+        assert_eq!(tier.make_room(9, &[name(1)], Nanos(2)), (3, vec![name(2)]));
+        assert_eq!(tier.make_room(0, &[], Nanos(2)), (0, Vec::new()));
         tier.check();
     }
 

@@ -11,10 +11,10 @@ impl TierContents {
         self.resident(slot).map(|(_, pins)| (slot, pins))
     }
 
-    /// Whether `count` units may go, one after the other. O(capacity) where fewer than that are
+    /// The number of `count` units that may go, in turn. O(capacity) where fewer than that are
     /// candidates now.
-    pub(in crate::tiers) fn can_evict(&self, count: usize) -> bool {
-        count <= self.num_candidates || count <= self.num_evictable()
+    pub(in crate::tiers) fn evictable(&self, count: usize) -> usize {
+        if count <= self.num_candidates { count } else { count.min(self.num_evictable()) }
     }
 
     /// Counts the units that may go: all but those that are read, and those before them.
@@ -34,9 +34,8 @@ impl TierContents {
                 next = unit.parent;
             }
         }
-        let is_evictable =
-            |(slot, stays): (&UnitSlot, bool)| matches!(slot, UnitSlot::Resident { .. }) && !stays;
-        self.slots.iter().zip(stays).filter(|&(slot, stays)| is_evictable((slot, stays))).count()
+        let is_resident = |slot: &UnitSlot| matches!(slot, UnitSlot::Resident { .. });
+        self.slots.iter().zip(stays).filter(|&(slot, stays)| is_resident(slot) && !stays).count()
     }
 
     /// A unit that is here or on its way, and its slot.
@@ -54,7 +53,7 @@ impl TierContents {
         count: usize,
         now: Nanos,
     ) -> Option<Vec<BlockHash>> {
-        if !self.can_evict(count) {
+        if self.evictable(count) < count {
             return None;
         }
         let mut evicted = Vec::with_capacity(count);
