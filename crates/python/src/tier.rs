@@ -10,8 +10,9 @@ use headstart_cache::tiers::ExternalTier;
 use headstart_core::{Access, BlockHash, IdentityDigest, Nanos};
 use headstart_store::DiskOptions;
 use headstart_store::backend::{Condition, Report};
+use headstart_store::disk::DiskError;
 use headstart_store::rows::{EndedJob, MoveFailure, RowJob, RowJobKind, RowRecord, RowReport};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -30,8 +31,9 @@ type EndedTierJob = (u64, bool, Vec<Py<PyBytes>>, f64, u64);
 /// bytes that stand for all that decides about a block's bytes beside its key: the weights, the
 /// data type, the layout, the rank. A block of another identity is never loaded.
 ///
-/// Raises `ValueError` for a policy that is not known or a matrix of another form, and `OSError`
-/// where the folder cannot be used, is in use, or the budget is too small.
+/// Raises `ValueError` for a policy that is not known or a matrix of another form,
+/// `BlockingIOError` where another process uses the folder, and `OSError` where the folder cannot
+/// be used or the budget is too small.
 #[pyclass(module = "headstart._native")]
 pub(crate) struct DiskTier {
     /// Locked by nothing but `&mut self`, but Python wants an object that threads can share.
@@ -95,8 +97,7 @@ impl DiskTier {
         made(1).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let options = DiskOptions::new(folder, budget_bytes);
         let opened = py.detach(|| Mover::open(options, region, IdentityDigest(identity)));
-        let OpenedMover { mover, residents, capacity } =
-            opened.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let OpenedMover { mover, residents, capacity } = opened.map_err(|error| refusal(&error))?;
         let policy = made(capacity).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let mut index = ExternalTier::below(capacity, policy);
         let mut surplus = Vec::new();
@@ -437,6 +438,15 @@ impl TierState {
             let failed = names.collect();
             self.end(py, &EndedJob { id, failed, bytes: 0, elapsed: std::time::Duration::ZERO });
         }
+    }
+}
+
+/// The exception for a folder that could not be opened.
+fn refusal(error: &DiskError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        DiskError::InUse { .. } => PyBlockingIOError::new_err(text),
+        _ => PyOSError::new_err(text),
     }
 }
 

@@ -9,8 +9,8 @@ read is computed, and no request fails.
 
 | option | meaning |
 |---|---|
-| `folder` | made if need be; each identity has a folder of its own in it |
-| `budget_gib` | most bytes of one identity on disk, GiB |
+| `folder` | made if need be; each engine has a folder of its own in it, named by its identity |
+| `budget_gib` | most bytes of one engine on disk, GiB |
 | `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
 | `revision` | a text that stands for the weights, where no folder of weights is found |
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import pathlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -47,6 +47,9 @@ from .identity import identity_of
 logger = logging.getLogger("vllm.headstart")
 
 GIB = 1 << 30
+
+ENGINES_MAX = 64
+"""Engines of one identity that may use one folder at once."""
 
 
 class HeadstartTier(SecondaryTierManager):
@@ -81,10 +84,9 @@ class HeadstartTier(SecondaryTierManager):
                 "`revision`, for example the commit of the model on the hub"
             )
         identity = identity_of(config, model if model.is_dir() else None, revision)
-        self._folder = pathlib.Path(folder) / identity.hex()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._tier = DiskTier(
-            self._folder, int(budget_gib * GIB), rows, identity, policy=policy
+        self._folder, self._tier = open_first_free(
+            pathlib.Path(folder) / identity.hex(),
+            lambda path: DiskTier(path, int(budget_gib * GIB), rows, identity, policy=policy),
         )
         self._chains = Chains(self._tier.capacity)
         self._use = use_of(None, 0)
@@ -155,3 +157,22 @@ class HeadstartTier(SecondaryTierManager):
     def _see(self, req_context: Any) -> None:
         self._use = use_of(req_context, self._use.now)
         self._chains.see(req_context)
+
+
+def open_first_free(
+    folder: pathlib.Path, open_tier: Callable[[pathlib.Path], DiskTier]
+) -> tuple[pathlib.Path, DiskTier]:
+    """Opens the first folder that no other engine uses: `folder`, then `folder-1`, `folder-2`, …
+
+    Engines of one identity, such as data-parallel replicas on one machine, cannot share a folder.
+    After a restart each finds one that an engine like it has filled. Raises the `OSError` of a
+    folder that cannot be used.
+    """
+    for number in range(ENGINES_MAX):
+        path = folder.with_name(f"{folder.name}-{number}") if number else folder
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            return path, open_tier(path)
+        except BlockingIOError:
+            continue
+    raise OSError(f"{ENGINES_MAX} engines use folders like {folder}; name another folder")
