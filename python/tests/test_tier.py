@@ -60,7 +60,7 @@ class World:
         self.model.mkdir(exist_ok=True)
         (self.model / "model.safetensors").write_bytes(b"weights")
         self.memory = np.zeros((ROWS, ROW_BYTES), dtype=np.int8)
-        self.jobs = 0
+        self.jobs = self.requests = 0
         self.open()
 
     def open(self, **options: object) -> None:
@@ -78,11 +78,8 @@ class World:
 
     def job(self, blocks: list[int], rows: list[int], is_promotion: bool):
         self.jobs += 1
-        context = self.vllm.base.ReqContext(f"request-{self.jobs}")
+        context = self.context(blocks)
         keys = [self.key(block) for block in blocks]
-        if hasattr(context, "set_offload_key_position"):
-            for position, key in enumerate(keys, 1):
-                context.set_offload_key_position(key, 16 * position)
         return self.vllm.tiering.TransferJob(
             self.jobs, keys, np.array(rows), is_promotion, context
         )
@@ -120,8 +117,24 @@ class World:
             assert np.array_equal(self.memory[row], np.broadcast_to(expected, ROW_BYTES)), block
         return result
 
+    def context(self, blocks: list[int]):
+        """A request with these blocks."""
+        self.requests += 1
+        context = self.vllm.base.ReqContext(f"request-{self.requests}")
+        if hasattr(context, "set_offload_key_position"):
+            for position, block in enumerate(blocks, 1):
+                context.set_offload_key_position(self.key(block), 16 * position)
+        return context
+
     def finds(self, block: int) -> str:
-        return self.tier.lookup(self.key(block), None).name
+        return self.tier.lookup(self.key(block), self.context([])).name
+
+    def prompt_finds(self, blocks: list[int]) -> list[str]:
+        """What one request finds."""
+        context = self.context(blocks)
+        found = [self.tier.lookup(self.key(block), context).name for block in blocks]
+        self.tier.on_request_finished(context)
+        return found
 
 
 @pytest.fixture
@@ -226,6 +239,23 @@ def test_a_tier_that_is_dropped_ends_its_thread(world: World) -> None:
     gc.collect()
     world.open()
     assert world.load([1]).success
+
+
+def test_blocks_that_are_computed_faster_are_not_loaded(world: World) -> None:
+    blocks = list(range(1, 9))
+    world.store(blocks)
+    # Neither speed is known.
+    assert world.prompt_finds(blocks) == ["HIT"] * 8
+    assert world.load(blocks).success
+    for _ in range(30):
+        world.tier.observe_step([(0, 64)], 60.0)
+    assert world.prompt_finds(blocks) == ["HIT"] * 8
+    for _ in range(3_000):
+        world.tier.observe_step([(0, 64)], 1e-9)
+    # 0.30 does not tell the order of a request's blocks, so there is no prompt to weigh.
+    knows_order = hasattr(world.context([]), "set_offload_key_position")
+    assert world.prompt_finds(blocks) == ["MISS" if knows_order else "HIT"] * 8
+    assert world.finds(1) == "HIT"
 
 
 def test_engines_of_one_identity_have_folders_of_their_own(world: World) -> None:

@@ -3,9 +3,10 @@
 
     tools/engines/unpack.py FOLDER [NAME==VERSION …]
 
-A wheel of vLLM has 320 MB, and the tests need 1 MB of it: the parts are read by HTTP ranges. The
-index is pip's (`pip config get global.index-url`, PIP_INDEX_URL), else PyPI. What is there already
-is not fetched again. Only the standard library is used.
+A wheel of vLLM has 320 MB, and the tests need 1 MB of it: the parts are read by HTTP ranges. Those
+of SGLang have 44 MB, and their tests need torch: name sglang==0.5.23 to fetch them. The index is
+pip's (`pip config get global.index-url`, PIP_INDEX_URL), else PyPI. What is there already is not
+fetched again. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ import zipfile
 PARTS = {
     "vllm": r"vllm/(v1/kv_offload/|v1/kv_hints|v1/metrics/cache_hit_source|utils/math_utils"
     r"|distributed/kv_transfer/kv_connector/v1/offloading/).*py$",
+    # Its memory pools import most of it, so only large parts that nothing needs are left out.
+    # They look for the sources of its kernels.
+    "sglang": r"sglang/((?!multimodal_gen/|test/|benchmark/|srt/models/).*py$"
+    r"|kernels/jit/(include|csrc)/)",
 }
 """Files of each package."""
 

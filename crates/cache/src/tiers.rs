@@ -22,6 +22,7 @@
 //! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
 
 mod admission;
+mod adviser;
 mod change;
 mod ended;
 mod external;
@@ -48,6 +49,7 @@ use speed::Speed;
 use warm::Warm;
 
 pub use admission::Admission;
+pub use adviser::{Advice, LoadAdviser, StoredRun};
 pub use change::{Change, ChangeKind};
 pub use ended::EndedUnit;
 pub use external::ExternalTier;

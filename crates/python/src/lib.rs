@@ -4,6 +4,7 @@
 //! exceptions with a message that says what to do.
 
 mod key;
+mod line;
 mod mover;
 mod order;
 mod prefix;

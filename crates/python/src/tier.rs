@@ -1,26 +1,28 @@
 //! A tier on disk below an engine's CPU tier.
 
+mod state;
+
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Mutex, PoisonError};
 
 use headstart_cache::policy::{Setting, by_name};
-use headstart_cache::tiers::ExternalTier;
-use headstart_core::{Access, BlockHash, IdentityDigest, Nanos};
+use headstart_cache::tiers::{ExternalTier, StoredRun};
+use headstart_core::{Access, BlockHash, IdentityDigest};
 use headstart_store::DiskOptions;
-use headstart_store::backend::{Condition, Report};
 use headstart_store::disk::DiskError;
-use headstart_store::rows::{EndedJob, MoveFailure, RowJob, RowJobKind, RowRecord, RowReport};
+use headstart_store::rows::{RowJobKind, RowRecord, Rows};
 use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::key::name_of;
+use crate::line::LoadLine;
 use crate::mover::{Mover, OpenedMover};
 use crate::region::Region;
 use crate::usage::Use;
+use state::{BlockCounts, TierJob, TierState};
 
 /// A job that has ended: its id, whether all of it was moved, keys that were, seconds, and bytes.
 type EndedTierJob = (u64, bool, Vec<Py<PyBytes>>, f64, u64);
@@ -40,42 +42,6 @@ pub(crate) struct DiskTier {
     state: Mutex<TierState>,
 }
 
-struct TierState {
-    /// `None` once closed.
-    mover: Option<Mover>,
-    index: ExternalTier,
-    identity: [u8; 16],
-    capacity: usize,
-    num_rows: usize,
-    /// Keys of the records here, where they are known: after a start only names are.
-    keys: HashMap<BlockHash, Py<PyBytes>>,
-    jobs: HashMap<u64, TierJob>,
-    /// Ended jobs that Python has not taken.
-    ended: VecDeque<EndedTierJob>,
-    /// Blocks that came and went: key, and whether it came.
-    changes: Vec<(Py<PyBytes>, bool)>,
-    counts: BlockCounts,
-    condition: String,
-}
-
-struct TierJob {
-    kind: RowJobKind,
-    /// The blocks that are moved.
-    keys: Vec<(BlockHash, Py<PyBytes>)>,
-    /// Blocks were asked for that are not here.
-    has_missing: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct BlockCounts {
-    stored: u64,
-    loaded: u64,
-    evicted: u64,
-    declined: u64,
-    damaged: u64,
-    failed: u64,
-}
-
 #[pymethods]
 impl DiskTier {
     #[new]
@@ -91,7 +57,7 @@ impl DiskTier {
         block_tokens: u32,
     ) -> PyResult<Self> {
         let region = Region::new(rows)?;
-        let num_rows = region.num_rows();
+        let (num_rows, row_bytes) = (region.num_rows(), region.row_bytes());
         // Made before the folder is opened, so that a wrong name leaves nothing behind.
         let made = |capacity| by_name(policy, Setting { capacity, block_tokens });
         made(1).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -121,12 +87,14 @@ impl DiskTier {
             identity,
             capacity,
             num_rows,
+            row_bytes,
             keys: HashMap::new(),
             jobs: HashMap::new(),
             ended: VecDeque::new(),
             changes: Vec::new(),
             counts: BlockCounts::default(),
             condition: String::new(),
+            line: LoadLine::new(),
         };
         Ok(Self { state: Mutex::new(state) })
     }
@@ -216,8 +184,49 @@ impl DiskTier {
         }
         let missing = keys.len() - loaded.len();
         state.counts.failed += missing as u64;
+        state.line.begin(loaded.len() * state.row_bytes);
         let load = TierJob { kind: RowJobKind::Load, keys: kept, has_missing: missing > 0 };
         Ok(state.begin(py, job, load, loaded))
+    }
+
+    /// The engine computed tokens of several prompts in one step: tokens before, and new ones.
+    fn observe_step(&mut self, entries: Vec<(usize, usize)>, seconds: f64) {
+        self.state().line.observe_step(&entries, seconds);
+    }
+
+    /// A load for which `advise` promised `expected_s` reached the engine after `seconds`.
+    fn observe_wait(&mut self, expected_s: f64, seconds: f64) {
+        self.state().line.observe_wait(expected_s, seconds);
+    }
+
+    /// The number of blocks to load from the front of `keys`, the seconds until they are there, and
+    /// those that this saves, where they are known. The prompt has `prompt_tokens`, of which the
+    /// engine has the first `before_tokens`. Blocks behind the first one that is not here, and
+    /// behind the first `most`, do not count.
+    fn advise(
+        &mut self,
+        keys: Vec<PyBackedBytes>,
+        most: usize,
+        before_tokens: usize,
+        block_tokens: usize,
+        prompt_tokens: usize,
+    ) -> (usize, Option<f64>, Option<f64>) {
+        let state = self.state();
+        let names = keys.iter().take(most).map(|key| state.name_of(key));
+        let units = names.take_while(|&name| state.index.holds(name)).count();
+        if units == 0 || block_tokens == 0 {
+            return (0, None, None);
+        }
+        let run = StoredRun {
+            before_tokens,
+            units,
+            unit_tokens: block_tokens,
+            unit_bytes: state.row_bytes,
+            prompt_tokens,
+            waiting_bytes: state.line.waiting_bytes(),
+        };
+        let advice = state.line.advise(&run);
+        (advice.units, advice.load_s, advice.gain_s)
     }
 
     /// One request's use of the blocks of its prompt, in order from the first.
@@ -225,6 +234,31 @@ impl DiskTier {
         let state = self.state();
         let names: Vec<BlockHash> = keys.iter().map(|key| state.name_of(key)).collect();
         state.index.touch(&names, &of.0);
+    }
+
+    /// Keeps blocks until as many calls of `unpin`. Returns whether each is here and can be loaded;
+    /// those that are not are not pinned.
+    fn pin(&mut self, keys: Vec<PyBackedBytes>) -> Vec<bool> {
+        let state = self.state();
+        let names = keys.iter().map(|key| state.name_of(key)).collect::<Vec<_>>();
+        names.into_iter().map(|name| state.index.pin(name)).collect()
+    }
+
+    /// Ends a `pin`. No effect on blocks that nothing keeps.
+    fn unpin(&mut self, keys: Vec<PyBackedBytes>) {
+        let state = self.state();
+        for key in &keys {
+            let name = state.name_of(key);
+            state.index.unpin(name);
+        }
+    }
+
+    /// Removes blocks. Those that are being written or loaded, and those that are pinned, stay.
+    /// Returns the number that went. Until their space is used again, a restart finds them.
+    fn remove(&mut self, keys: Vec<PyBackedBytes>) -> usize {
+        let state = self.state();
+        let names = keys.iter().map(|key| state.name_of(key)).collect::<Vec<_>>();
+        state.remove_idle(names)
     }
 
     /// The jobs that have ended since the last call: id, whether all was moved, the keys that were,
@@ -297,150 +331,6 @@ impl DiskTier {
     }
 }
 
-impl TierState {
-    /// The name of a key's block under this identity.
-    fn name_of(&self, key: &[u8]) -> BlockHash {
-        let BlockHash(mut name) = name_of(key);
-        for (byte, own) in name.iter_mut().zip(self.identity) {
-            *byte ^= own;
-        }
-        BlockHash(name)
-    }
-
-    fn check(&self, job: u64, num_keys: usize, rows: &[usize]) -> PyResult<()> {
-        let wrong = |message: String| Err(PyValueError::new_err(message));
-        if self.jobs.contains_key(&job) {
-            return wrong(format!("job {job} has not ended"));
-        }
-        if num_keys != rows.len() {
-            return wrong(format!("job {job} has {num_keys} keys and {} rows", rows.len()));
-        }
-        match rows.iter().find(|&&row| row >= self.num_rows) {
-            Some(row) => wrong(format!("row {row} of {} rows", self.num_rows)),
-            None => Ok(()),
-        }
-    }
-
-    /// Evicts for new blocks, and drops those at the end for which there is no room.
-    fn make_room(&mut self, blocks: &mut Vec<(RowRecord, Py<PyBytes>)>, now: Nanos) {
-        let keep: Vec<_> = blocks.iter().filter_map(|(record, _)| record.parent).collect();
-        let (fits, evicted) = self.index.make_room(blocks.len(), &keep, now);
-        self.counts.declined += (blocks.len() - fits) as u64;
-        blocks.truncate(fits);
-        self.counts.evicted += evicted.len() as u64;
-        for name in &evicted {
-            if let Some(key) = self.keys.remove(name) {
-                self.changes.push((key, false));
-            }
-        }
-        self.remove(evicted);
-    }
-
-    /// Removes records from the disk.
-    fn remove(&self, names: Vec<BlockHash>) {
-        if let (false, Some(mover)) = (names.is_empty(), &self.mover) {
-            mover.remove(names);
-        }
-    }
-
-    /// Begins a job; where the tier is closed it fails at once. Returns its number of records.
-    fn begin(&mut self, py: Python<'_>, id: u64, job: TierJob, records: Vec<RowRecord>) -> usize {
-        let (count, kind) = (records.len(), job.kind);
-        self.jobs.insert(id, job);
-        match &self.mover {
-            Some(mover) => mover.submit(RowJob { id, kind, records }),
-            None => self.fail_all(py),
-        }
-        count
-    }
-
-    /// Stops the thread, after which no row is touched, and fails the jobs that have not ended.
-    fn stop(&mut self, py: Python<'_>) {
-        let mover = self.mover.take();
-        py.detach(|| drop(mover));
-        self.fail_all(py);
-    }
-
-    fn take(&mut self, py: Python<'_>, report: RowReport) {
-        match report {
-            RowReport::Done(ended) => self.end(py, &ended),
-            RowReport::Lost(names) => names.into_iter().for_each(|name| self.lose(name)),
-            RowReport::Other(Report::Condition(condition)) => {
-                self.condition = match condition {
-                    Condition::Well => String::new(),
-                    Condition::WritesFail(why) => format!("nothing is written: {why}"),
-                    Condition::Gone(why) => format!("the folder is gone: {why}"),
-                };
-            }
-            RowReport::Other(_) => {}
-        }
-    }
-
-    fn end(&mut self, py: Python<'_>, ended: &EndedJob) {
-        let Some(job) = self.jobs.remove(&ended.id) else {
-            return;
-        };
-        let mut moved = Vec::with_capacity(job.keys.len());
-        let mut is_whole = !job.has_missing;
-        let failed: HashMap<BlockHash, MoveFailure> = ended.failed.iter().copied().collect();
-        let mut not_stored = Vec::new();
-        for (name, key) in job.keys {
-            match (job.kind, failed.get(&name)) {
-                (RowJobKind::Store, None) => {
-                    self.index.commit(name);
-                    self.changes.push((key.clone_ref(py), true));
-                    self.keys.insert(name, key.clone_ref(py));
-                    self.counts.stored += 1;
-                    moved.push(key);
-                }
-                (RowJobKind::Store, Some(_)) => {
-                    self.counts.failed += 1;
-                    is_whole = false;
-                    self.index.remove(name);
-                    not_stored.push(name);
-                }
-                (RowJobKind::Load, None) => {
-                    self.index.unpin(name);
-                    self.counts.loaded += 1;
-                    moved.push(key);
-                }
-                (RowJobKind::Load, Some(why)) => {
-                    self.counts.failed += 1;
-                    is_whole = false;
-                    self.index.unpin(name);
-                    if is_gone(*why) {
-                        self.counts.damaged += u64::from(*why != MoveFailure::Missing);
-                        self.lose(name);
-                    }
-                }
-            }
-        }
-        // The bytes of a store that was given up may be written later.
-        self.remove(not_stored);
-        let seconds = ended.elapsed.as_secs_f64();
-        self.ended.push_back((ended.id, is_whole, moved, seconds, ended.bytes));
-    }
-
-    /// A block is gone.
-    fn lose(&mut self, name: BlockHash) {
-        if self.index.knows(name) && !self.index.is_writing(name) {
-            self.index.remove(name);
-        }
-        if let Some(key) = self.keys.remove(&name) {
-            self.changes.push((key, false));
-        }
-    }
-
-    fn fail_all(&mut self, py: Python<'_>) {
-        let ids: Vec<u64> = self.jobs.keys().copied().collect();
-        for id in ids {
-            let names = self.jobs[&id].keys.iter().map(|(name, _)| (*name, MoveFailure::GivenUp));
-            let failed = names.collect();
-            self.end(py, &EndedJob { id, failed, bytes: 0, elapsed: std::time::Duration::ZERO });
-        }
-    }
-}
-
 /// The exception for a folder that could not be opened.
 fn refusal(error: &DiskError) -> PyErr {
     let text = error.to_string();
@@ -448,14 +338,4 @@ fn refusal(error: &DiskError) -> PyErr {
         DiskError::InUse { .. } => PyBlockingIOError::new_err(text),
         _ => PyOSError::new_err(text),
     }
-}
-
-/// Whether a record that could not be loaded never can be.
-fn is_gone(why: MoveFailure) -> bool {
-    use headstart_store::backend::Failure;
-
-    matches!(
-        why,
-        MoveFailure::Missing | MoveFailure::Foreign | MoveFailure::Backend(Failure::Corrupt)
-    )
 }

@@ -41,6 +41,11 @@ class Chains:
         """The number of keys before one; 0 where it is not known."""
         return self._before.get(key, (None, 0))[1]
 
+    def of(self, req_id: str, key: bytes) -> list[bytes]:
+        """The chain of a request that `key` is in; empty for a request that is not known."""
+        running = self._running.get(req_id)
+        return running.chains.get(key[-GROUP_BYTES:], []) if running else []
+
     def see(self, req_context: Any) -> int:
         """Notes new keys of a request. Returns the tokens of a chunk; 0 if unknown."""
         # The attribute is private. Its public reader needs the keys, which only it has.

@@ -5,7 +5,7 @@
         "spec_module_path": "headstart.vllm.offload", "cpu_bytes_to_use": 8589934592}}'
 
 The scheduler's side is vLLM's: its manager, eviction policies and secondary tiers, with vLLM's
-options. The worker's side is ours. vLLM's own spec refuses engines on the CPU; this one does not.
+options; with a `HeadstartTier` it is a `HeadstartManager`. The worker's side is ours. vLLM's own spec refuses engines on the CPU; this one does not.
 
 The base is vLLM's tiering spec also where no secondary tier is named: it keeps blocks in a shared
 region on every platform. It refuses `store_threshold` of 2 or more, which vLLM's other spec knows.
@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
+from .manager import HeadstartManager
+from .tier import HeadstartTier
 from .worker import HeadstartWorker
 
 if TYPE_CHECKING:
@@ -41,6 +43,11 @@ class HeadstartOffload(TieringOffloadingSpec):
         if region is not None and not region._creator:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(region.mmap_path)
+        if not isinstance(manager, HeadstartManager):
+            tiers = [tier for tier in manager.secondary_tiers if isinstance(tier, HeadstartTier)]
+            if tiers:
+                # The first one: it is asked first, too.
+                self._manager = manager = HeadstartManager(manager, tiers[0])
         return manager
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> HeadstartWorker:

@@ -25,7 +25,10 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -47,6 +50,12 @@ from .identity import identity_of
 logger = logging.getLogger("vllm.headstart")
 
 GIB = 1 << 30
+
+REQUESTS_MAX = 4096
+"""Requests whose plans are kept while they run."""
+
+WAIT_S = 0.05
+"""Wait for a row of the CPU tier where the gain is not known yet."""
 
 ENGINES_MAX = 64
 """Engines of one identity that may use one folder at once."""
@@ -91,6 +100,12 @@ class HeadstartTier(SecondaryTierManager):
         self._chains = Chains(self._tier.capacity)
         self._use = use_of(None, 0)
         self._condition = ""
+        self._num_rows = len(rows)
+        # With several groups of layers, one group cannot decide for the others.
+        self._has_choice = len(config.groups) == 1
+        self._plans: OrderedDict[str, _LoadPlan] = OrderedDict()
+        self.offered: bytes | None = None
+        """The key that `lookup` found last. The manager clears it."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)
         logger.info(
             "disk tier %s: %d of %d blocks", self._folder, len(self._tier), self._tier.capacity
@@ -100,7 +115,10 @@ class HeadstartTier(SecondaryTierManager):
         found = self._tier.lookup(key)
         if found is None:
             return LookupResult.RETRY
-        return LookupResult.HIT if found else LookupResult.MISS
+        if not found or not self._is_worth_loading(key, req_context):
+            return LookupResult.MISS
+        self.offered = key
+        return LookupResult.HIT
 
     def submit_store(self, job_metadata: TransferJob) -> None:
         self._see(job_metadata.req_context)
@@ -143,7 +161,26 @@ class HeadstartTier(SecondaryTierManager):
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:
         return RequestOffloadingContext()
 
+    def observe_step(self, entries: list[tuple[int, int]], seconds: float) -> None:
+        """The engine computed these prompts in one step: tokens before, and new ones."""
+        self._tier.observe_step(entries, seconds)
+
+    def loaded(self, req_context: Any) -> None:
+        """The blocks of a request have reached the engine."""
+        plan = self._plans.get(req_context.req_id)
+        if plan and plan.load_s is not None:
+            self._tier.observe_wait(plan.load_s, time.monotonic() - plan.made_at)
+            plan.load_s = None
+
+    def waits_for_row(self, req_context: Any) -> bool:
+        """Whether a request that found the CPU tier full waits: as long as loading its blocks
+        saves, from when it was decided."""
+        plan = self._plans.get(req_context.req_id)
+        gain_s = plan.gain_s if plan and plan.gain_s is not None else WAIT_S
+        return plan is not None and time.monotonic() - plan.made_at < gain_s
+
     def on_request_finished(self, req_context: Any) -> None:
+        self._plans.pop(req_context.req_id, None)
         self._use = use_of(req_context, self._use.now)
         for chain in self._chains.end(req_context):
             self._tier.touch(chain, self._use)
@@ -153,6 +190,33 @@ class HeadstartTier(SecondaryTierManager):
 
     def shutdown(self) -> None:
         self._tier.close()
+
+    def _is_worth_loading(self, key: bytes, req_context: Any) -> bool:
+        """Decides once for each request, when its first block is found here."""
+        plan = self._plans.get(req_context.req_id)
+        if plan is None:
+            plan = self._plans[req_context.req_id] = self._plan(key, req_context)
+            if len(self._plans) > REQUESTS_MAX:
+                self._plans.popitem(last=False)
+        return plan.end is None or self._chains.offset(key) < plan.end
+
+    def _plan(self, key: bytes, req_context: Any) -> _LoadPlan:
+        now = time.monotonic()
+        block_tokens = self._chains.see(req_context) if self._has_choice else 0
+        if not block_tokens:
+            return _LoadPlan(None, None, None, now)
+        chain = self._chains.of(req_context.req_id, key)
+        first = self._chains.offset(key)
+        # A run that does not fit the CPU tier would evict its own head, again and again.
+        units, load_s, gain_s = self._tier.advise(
+            chain[first:],
+            self._num_rows - 1,
+            first * block_tokens,
+            block_tokens,
+            # Of the tail that is no whole block, its mean length.
+            len(chain) * block_tokens + block_tokens // 2,
+        )
+        return _LoadPlan(first + units, load_s, gain_s, now)
 
     def _see(self, req_context: Any) -> None:
         self._use = use_of(req_context, self._use.now)
@@ -176,3 +240,16 @@ def open_first_free(
         except BlockingIOError:
             continue
     raise OSError(f"{ENGINES_MAX} engines use folders like {folder}; name another folder")
+
+
+@dataclass
+class _LoadPlan:
+    """How far the blocks of a request are loaded."""
+
+    end: int | None
+    """The number of the first block that is computed; `None`: as far as blocks are there."""
+    load_s: float | None
+    """Predicted seconds until they have reached the engine; `None` once they have."""
+    gain_s: float | None
+    """Predicted seconds that loading saves."""
+    made_at: float

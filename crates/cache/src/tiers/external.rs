@@ -78,6 +78,12 @@ impl ExternalTier {
         self.contents.knows(name)
     }
 
+    /// Whether the unit can be read.
+    #[must_use]
+    pub fn holds(&self, name: BlockHash) -> bool {
+        self.contents.holds(name)
+    }
+
     /// Whether the bytes of the unit are on their way.
     #[must_use]
     pub fn is_writing(&self, name: BlockHash) -> bool {
@@ -119,9 +125,16 @@ impl ExternalTier {
         self.contents.lose(name);
     }
 
-    /// A unit is read, and stays until [`Self::unpin`]. No effect on one that cannot be read.
-    pub fn pin(&mut self, name: BlockHash) {
-        self.contents.pin(name);
+    /// A unit is read, and stays until [`Self::unpin`]. Returns whether it can be read; there is no
+    /// effect otherwise.
+    pub fn pin(&mut self, name: BlockHash) -> bool {
+        self.contents.pin(name).is_some()
+    }
+
+    /// Whether the unit can be read and nothing reads it.
+    #[must_use]
+    pub fn is_idle(&self, name: BlockHash) -> bool {
+        self.contents.slot(name).is_some_and(|(_, pins)| pins == 0)
     }
 
     /// A read has ended. No effect on a unit that nothing reads.
@@ -325,8 +338,12 @@ mod tests {
                     4 if !alive.is_empty() => {
                         let at = rng.below(alive.len());
                         let unit = &mut alive[at];
-                        let change = if unit.2 { ExternalTier::unpin } else { ExternalTier::pin };
-                        change(&mut tier, name(unit.0));
+                        assert!(!(unit.2 && tier.is_idle(name(unit.0))));
+                        if unit.2 {
+                            tier.unpin(name(unit.0));
+                        } else {
+                            assert!(tier.pin(name(unit.0)));
+                        }
                         unit.2 = !unit.2;
                     }
                     5 if !alive.is_empty() => {

@@ -106,6 +106,22 @@ pub(super) fn load_all(question: &Question<'_>) -> Plan {
 /// The best plan. O(runs · log(units) · steps).
 #[must_use]
 pub fn plan(question: &Question<'_>) -> Plan {
+    best(question, |to| {
+        let plain = question.with(question.first_unit, to);
+        // Doing both at once must beat the plain load clearly.
+        plain.unless(question.best_start(to))
+    })
+}
+
+/// The best plan that loads from the first unit on, for an engine that cannot compute the front
+/// while it loads. O(runs · steps).
+#[must_use]
+pub fn plan_front(question: &Question<'_>) -> Plan {
+    best(question, |to| question.with(question.first_unit, to))
+}
+
+/// The best of loading nothing and of `load` up to the end of each run.
+fn best(question: &Question<'_>, load: impl Fn(usize) -> Plan) -> Plan {
     let computed_s = question.compute_s(question.device_tokens, question.prompt_tokens);
     let nothing = Plan {
         from: question.first_unit,
@@ -118,13 +134,8 @@ pub fn plan(question: &Question<'_>) -> Plan {
         *end += run.units;
         Some(*end)
     });
-    let best = ends
-        .map(|to| {
-            let plain = question.with(question.first_unit, to);
-            // Doing both at once must beat the plain load clearly.
-            plain.unless(question.best_start(to))
-        })
-        .reduce(|best, plan| if plan.total_s < best.total_s { plan } else { best });
+    let best =
+        ends.map(load).reduce(|best, plan| if plan.total_s < best.total_s { plan } else { best });
     let best = best.map_or(nothing, |best| nothing.unless(best));
     Plan { computed_s, ..best }
 }

@@ -1,0 +1,1 @@
+"""Parts for LMCache. Only the module `adapter` imports it."""
