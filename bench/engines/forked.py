@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import pathlib
 import select
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from dataclasses import dataclass, field
 
-from prompts import BLOCK_TOKENS, write_model, write_weights
+from prompts import BLOCK_TOKENS, write_model
 
 LINE_S = 60
 """Longest wait for an engine's start or a batch of answers."""
@@ -38,14 +38,15 @@ def prepare(work: pathlib.Path) -> None:
     )
     # vLLM imports modules of this folder by name.
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    import torch  # noqa: F401
-    import vllm  # noqa: F401
-
     write_model(work / "model")
     # In a process of its own: torch's threads, once started, do not survive a fork.
-    writer = multiprocessing.Process(target=write_weights, args=(work / "model",))
-    writer.start()
-    writer.join()
+    program = "import pathlib, sys, prompts; prompts.write_weights(pathlib.Path(sys.argv[1]))"
+    folder = pathlib.Path(__file__).parent
+    command = [sys.executable, "-c", program, str(work / "model")]
+    subprocess.run(command, check=True, cwd=folder)
+
+    import torch  # noqa: F401
+    import vllm  # noqa: F401
 
 
 @dataclass

@@ -3,16 +3,16 @@
     VENV/bin/python bench/engines/l2.py
     VENV/bin/python bench/engines/l2.py --num-keys 32 --object-kib 32768 --folder /mnt/nvme
 
-The environment has lmcache 0.5.6, torch, and the wheel of this repository. Each run is one process
-of `lmcache bench l2`, which stores, looks up and loads objects, and compares the bytes. Runs of the
-adapters alternate. The table has medians over runs of each run's mean:
+The environment needs lmcache 0.5.6, torch, and the wheel of this repository. Each run is one
+process of `lmcache bench l2`. It stores, looks up and loads objects, and compares the bytes. Runs
+of the adapters alternate. Each run has a mean, and the table has the medians of the means:
 
 - GB/s of stores and loads, µs for the lookup of one object
-- seconds of CPU per GB stored and loaded, of the whole process behind its imports; LMCache's
-  filling and comparing of buffers is part of it
+- seconds of CPU per GB stored and loaded, of the whole process after its imports. LMCache's filling
+  and comparing of buffers is part of it.
 
-`fs` writes and reads through the page cache: its stores may still be in memory when they end, and
-its loads may not touch the disk. `fs, O_DIRECT` and Headstart go past the page cache.
+`fs` writes and reads through the page cache. Its stores may still be in memory when they end, and
+its loads may not touch the disk. `fs, O_DIRECT` and Headstart bypass the page cache.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--folder", help="on the disk that is measured [the system's folder for such files]")
+    add("--folder", help="a folder on the measured disk [the system's temporary folder]")
     add("--num-keys", type=int, default=16, help="objects of a task [%(default)s]")
     add("--in-flight", type=int, default=2, help="tasks at once [%(default)s]")
     add("--object-kib", type=int, default=8192, help="length of an object [%(default)s]")
@@ -78,7 +78,7 @@ def parse() -> argparse.Namespace:
 def adapters_in(folder: pathlib.Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Values of `--l2-adapter`."""
     stored_gib = num_bytes(options, options.rounds + 1) / (1 << 30)
-    # Twice as much and the fixed part, so that nothing is evicted.
+    # Twice as much and the fixed part, so that the tier evicts nothing.
     place = {"folder": str(folder), "budget_gib": 2 * stored_gib + 1}
     plugin = {
         "type": "plugin",
@@ -130,8 +130,8 @@ def run(options: argparse.Namespace, adapter: dict[str, Any]) -> dict[str, float
 
 
 def run_here(command: list[str]) -> None:
-    """LMCache's command in this process; the last line has its measures as JSON."""
-    # Imports are no part of the measure.
+    """LMCache's command in this process; the last line has its measurements as JSON."""
+    # The measurement leaves out imports.
     import lmcache.cli.commands.bench.l2_adapter_bench.data
     import lmcache.cli.commands.bench.l2_adapter_bench.runner
     import lmcache.v1.distributed.l2_adapters.fs_l2_adapter  # noqa: F401

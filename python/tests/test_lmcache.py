@@ -5,12 +5,15 @@ LMCache 0.5.6. No server runs here; bench/engines/l2.py runs LMCache's benchmark
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
 import random
 import select
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,12 +42,18 @@ from lmcache.v1.distributed.internal_api import (  # noqa: E402
     L2AdapterListener,
 )
 from lmcache.v1.distributed.l2_adapters import create_l2_adapter  # noqa: E402
+from lmcache.v1.distributed.l2_adapters.base import AdapterUsage  # noqa: E402
 from lmcache.v1.distributed.l2_adapters.config import L2AdaptersConfig  # noqa: E402
 from lmcache.v1.distributed.l2_adapters.plugin_l2_adapter import (  # noqa: E402
     PluginL2AdapterConfig,
 )
 from lmcache.v1.distributed.memory_manager.l1_memory_manager import (  # noqa: E402
     L1MemoryManager,
+)
+from lmcache.v1.distributed.quota_manager import QuotaManager  # noqa: E402
+from lmcache.v1.distributed.storage_controllers.eviction_controller import (  # noqa: E402
+    L2AdapterEvictionState,
+    L2EvictionController,
 )
 from lmcache.v1.distributed.storage_manager import StorageManager  # noqa: E402
 from lmcache.v1.memory_management import (  # noqa: E402
@@ -237,6 +246,75 @@ def test_a_flipped_bit_is_a_failed_load(world: World) -> None:
     assert world.load([1, 2]) == [1, 2]
 
 
+def test_objects_survive_harm_to_files_in_use(world: World) -> None:
+    """`load` compares every byte. Harm hits a few records and, at times, the tier's own notes."""
+    rng, chunks = random.Random(5), list(range(32))
+    for _ in range(6):
+        files = sorted(path for path in world.folder.rglob("*") if path.is_file())
+        for _ in range(20):
+            harm(rng.choice(files), rng)
+        some = rng.sample(chunks, 8)
+        world.store(some)
+        found = world.finds(some)
+        loaded = world.load(some)
+        world.adapter.submit_unlock([key_of(chunk) for chunk in found])
+        assert set(loaded) <= set(found)
+    assert world.adapter.report_status()["locked_objects"] == 0
+    world.reopen()
+    for at in range(0, 32, 8):
+        world.load(chunks[at : at + 8])
+    for at in range(0, 32, 8):
+        until(lambda: world.store(chunks[at : at + 8]))
+    until(lambda: not world.adapter._news)
+    counted = sum(world.adapter.get_usage().bytes_by_cache_salt.values())
+    assert counted == OBJECT * len(world.adapter._resident)
+
+
+def harm(path: pathlib.Path, rng: random.Random) -> None:
+    """Flips a bit, or cuts a file's end off."""
+    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+        if not (size := path.stat().st_size):
+            return
+        at = rng.randrange(size)
+        if rng.random() < 0.05:
+            file.truncate(at)
+            return
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1 << rng.randrange(8)]))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_stops_nothing(world: World, tmp_path: pathlib.Path) -> None:
+    world.adapter.close()
+    world.folder = tmp_path / "small"
+    world.folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(world.folder)]
+    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+        world.open()
+        pytest.skip("mounts nothing here")
+    try:
+        # The budget is three times the disk.
+        world.open()
+        for chunk in range(0, 96, 8):
+            world.store(list(range(chunk, chunk + 8)))
+            world.load(list(range(chunk, chunk + 8)))
+        found = world.finds(list(range(96)))
+        assert 4 < len(found) < 96
+        world.adapter.close()
+    finally:
+        subprocess.run(["umount", "-l", str(world.folder)], check=True)
+
+
+def test_a_removed_folder_is_made_again(world: World) -> None:
+    assert world.store([1, 2])
+    shutil.rmtree(world.folder)
+    until(lambda: world.load([1, 2]) == [] or time.sleep(0.1))
+    until(lambda: world.store([3]) or time.sleep(0.1))
+    assert world.load([1, 3]) == [3]
+
+
 def test_the_budget_holds(world: World) -> None:
     for chunk in range(0, 320, 8):
         world.store(list(range(chunk, chunk + 8)))
@@ -293,22 +371,132 @@ def test_a_lookup_without_a_layout_uses_the_last_one(world: World) -> None:
     assert world.finds([1, 2], MemoryLayoutDesc([], [])) == [1]
 
 
-def test_locked_objects_outlive_newcomers(world: World) -> None:
+def test_locked_objects_outlive_any_number_of_newcomers(world: World) -> None:
     world.reopen(policy="lru")
     capacity = world.adapter.report_status()["capacity_records"] // 3
     chunks = list(range(capacity))
     for chunk in chunks:
         assert world.store([chunk])
-    # The oldest ones; without the lock they go first.
-    assert world.finds(chunks[:5]) == chunks[:5]
-    for chunk in range(1000, 1000 + capacity // 2):
-        assert world.store([chunk])
-    assert world.load(chunks[:5]) == chunks[:5]
-    world.adapter.submit_unlock([key_of(chunk) for chunk in [*chunks[:5], 77_777]])
-    for chunk in range(2000, 2000 + capacity):
-        assert world.store([chunk])
-    # An evicted object fails.
-    assert world.finds(chunks[:5]) == [] and world.load(chunks[:5]) == []
+    # The oldest ones, which would go first. The first one has two locks.
+    held = chunks[:5]
+    assert world.finds(held) == held and world.finds(held[:1]) == held[:1]
+    assert world.adapter.report_status()["locked_objects"] == 5
+    newcomers = iter(range(1000, 100_000))
+    flood(world, newcomers, 2 * capacity)
+    assert world.load(held) == held
+    world.adapter.submit_unlock([key_of(chunk) for chunk in [*held, 77_777]])
+    flood(world, newcomers, 2 * capacity)
+    assert world.load(held) == held[:1]
+    world.adapter.submit_unlock([key_of(held[0])])
+    # One unlock too many changes nothing.
+    world.adapter.submit_unlock([key_of(held[0])])
+    flood(world, newcomers, 2 * capacity)
+    assert world.finds(held) == [] and world.load(held) == []
+    assert world.adapter.report_status()["locked_objects"] == 0
+
+
+def flood(world: World, chunks: Iterator[int], count: int) -> None:
+    for _ in range(count // 8):
+        assert world.store([next(chunks) for _ in range(8)])
+
+
+def test_a_lock_that_nobody_ends_ends_by_itself(world: World, monkeypatch) -> None:
+    world.reopen(policy="lru")
+    capacity = world.adapter.report_status()["capacity_records"] // 3
+    assert world.store([1, 2])
+    now = time.monotonic()
+    assert world.finds([1, 2]) == [1, 2]
+    newcomers = iter(range(1000, 100_000))
+    flood(world, newcomers, 2 * capacity)
+    assert world.load([1, 2]) == [1, 2]
+    monkeypatch.setattr("headstart.lmcache.adapter.time.monotonic", lambda: now + 61)
+    flood(world, newcomers, 2 * capacity)
+    assert world.load([1, 2]) == []
+    world.adapter.submit_unlock([key_of(1), key_of(2)])
+
+
+def test_when_all_is_locked_newcomers_are_refused(world: World) -> None:
+    capacity = world.adapter.report_status()["capacity_records"] // 3
+    for chunk in range(2 * capacity):
+        world.store([chunk])
+    held = world.finds(list(range(2 * capacity)))
+    assert not any(world.store([chunk]) for chunk in range(10_000, 10_000 + capacity // 2))
+    for at in range(0, len(held), 16):
+        assert world.load(held[at : at + 16]) == held[at : at + 16]
+    world.adapter.submit_unlock([key_of(chunk) for chunk in held])
+    assert world.store([20_000])
+
+
+def test_a_deleted_object_is_gone(world: World) -> None:
+    chunks = list(range(8))
+    assert world.store(chunks)
+    assert world.finds([1]) == [1]
+    world.adapter.delete([key_of(chunk) for chunk in (1, 2, 3, 99)])
+    # Number 1 is locked.
+    assert world.finds(chunks) == [0, 1, 4, 5, 6, 7]
+    assert world.load(chunks) == [0, 1, 4, 5, 6, 7]
+    assert world.adapter.get_usage().total_bytes_used == 6 * 3 * ROW
+    until(lambda: {key.chunk_hash[-1] for key in world.listener.deleted} == {2, 3})
+    assert sum(world.adapter.get_usage().bytes_by_cache_salt.values()) == 6 * OBJECT
+    world.adapter.submit_unlock([key_of(1), key_of(1)])
+    world.adapter.delete([key_of(1)])
+    assert world.load([1]) == []
+    assert world.store([1, 2]) and world.load([1, 2]) == [1, 2]
+    # After a restart, too, once something tells the layout.
+    world.reopen()
+    assert world.load([0]) == [0]
+    world.adapter.delete([key_of(4)])
+    assert world.load([4, 5]) == [5]
+
+
+def test_deletes_while_objects_move(world: World) -> None:
+    """Every load is whole or fails; what LMCache hears adds up."""
+    chunks, stop = list(range(12)), threading.Event()
+    keys = [key_of(chunk) for chunk in chunks]
+
+    def delete() -> None:
+        while not stop.is_set():
+            world.adapter.delete(random.sample(keys, 4))
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    for _ in range(20):
+        world.store(chunks)
+        world.load(chunks)
+    stop.set()
+    thread.join()
+    assert world.store(chunks) and world.load(chunks) == chunks
+    until(lambda: len(world.listener.stored) - len(world.listener.deleted) == 12)
+    assert sum(world.adapter.get_usage().bytes_by_cache_salt.values()) == 12 * OBJECT
+
+
+def test_lmcaches_quotas_free_bytes(world: World) -> None:
+    state = L2AdapterEvictionState(
+        0, world.adapter, EvictionConfig("IsolatedLRU", trigger_watermark=1.0, eviction_ratio=0.5)
+    )
+    quotas = QuotaManager()
+    quotas.set_quota("small", 4 * OBJECT)
+    quotas.set_quota("large", 100 * OBJECT)
+    assert world.store(list(range(8)), cache_salt="small")
+    assert world.store(list(range(8)), cache_salt="large")
+    before = world.adapter.get_usage()
+    assert dict(before.bytes_by_cache_salt) == {"small": 8 * OBJECT, "large": 8 * OBJECT}
+    controller = L2EvictionController([state], quotas)
+    for _ in range(2):
+        controller._check_and_evict(state)
+        until(lambda: not world.adapter._news)
+    after = until(lambda: is_small(world.adapter.get_usage()))
+    assert after.bytes_by_cache_salt["large"] == 8 * OBJECT
+    assert before.total_bytes_used - after.total_bytes_used >= 5 * 3 * ROW
+    left = world.finds(list(range(8)), cache_salt="small")
+    # LMCache gives up tails first.
+    assert left == [0, 1]
+    assert len(world.finds(list(range(8)), cache_salt="large")) == 8
+
+
+def is_small(usage: AdapterUsage) -> AdapterUsage | None:
+    return usage if usage.bytes_by_cache_salt.get("small", 0) < 4 * OBJECT else None
 
 
 def test_the_head_of_a_prompt_outlives_its_tail(world: World) -> None:
@@ -351,7 +539,7 @@ def test_tasks_of_several_threads(world: World) -> None:
         except BaseException as fault:
             faults.append(fault)
 
-    threads = [threading.Thread(target=work, args=(lane,)) for lane in range(4)]
+    threads = [threading.Thread(target=work, args=(lane,)) for lane in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

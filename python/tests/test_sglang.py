@@ -15,8 +15,11 @@ import os
 import pathlib
 import queue
 import random
+import shutil
+import subprocess
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 
@@ -412,6 +415,75 @@ def test_flipped_bits_are_misses(world: World) -> None:
     assert world.load(*pages) == [True] * 12
 
 
+def test_a_page_with_one_good_half_is_a_miss(direct: World) -> None:
+    direct.store(1, 2, 3)
+    direct.storage.close()
+    data = np.random.default_rng(2).integers(0, 256, PAGE_BYTES, dtype=np.uint8)
+    # The values of page 2.
+    needle = data.tobytes()[-64:]
+    for path in direct.folder.glob("kv-*/**/*"):
+        found = path.read_bytes() if path.is_file() else b""
+        if (at := found.find(needle)) >= 0:
+            path.write_bytes(found[:at] + b"!" + found[at + 1 :])
+    direct.open()
+    assert direct.storage._tiers["kv"]._memory.pieces == 2
+    assert direct.load(1, 2, 3) == [True, False, True]
+    assert direct.storage.batch_exists(keys(1, 2, 3)) == 1
+    assert direct.storage.counts()["kv"]["damaged"] == 1
+    assert direct.store(2) == [True] and direct.load(2) == [True]
+
+
+def test_pages_survive_harm_to_files_in_use(world: World) -> None:
+    """`load` compares every byte."""
+    rng = random.Random(6)
+    for _ in range(6):
+        files = sorted(path for path in world.folder.rglob("*") if path.is_file())
+        for _ in range(20):
+            harm(rng.choice(files), rng)
+        pages = rng.sample(range(100), 12)
+        world.store(*pages)
+        world.load(*pages)
+    world.reopen()
+    world.load(*range(16))
+
+
+def harm(path: pathlib.Path, rng: random.Random) -> None:
+    """Flips a bit, or cuts a file's end off."""
+    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+        if not (size := path.stat().st_size):
+            return
+        at = rng.randrange(size)
+        if rng.random() < 0.05:
+            file.truncate(at)
+            return
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1 << rng.randrange(8)]))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_stops_nothing(direct: World, tmp_path: pathlib.Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)]
+    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("mounts nothing here")
+    try:
+        # The budget is four times the disk.
+        direct.reopen({"folder": str(small)})
+        for first in range(0, 480, 16):
+            direct.store(*range(first, first + 16))
+            direct.load(*range(first, first + 16))
+        left = [page for page in range(480) if direct.storage.exists(key(page))]
+        assert 16 < len(left) < 480
+        direct.storage.clear()
+        assert direct.store(1, 2) == [True] * 2 == direct.load(1, 2)
+        direct.storage.close()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
 def test_the_budget_holds_and_heads_stay(world: World) -> None:
     capacity = world.storage._tiers["kv"].capacity
     assert 60 < capacity < 4096
@@ -489,6 +561,67 @@ def test_clear_removes_everything_and_goes_on(world: World) -> None:
     assert world.storage.batch_exists(keys(1, 2)) == 1
 
 
+def test_clear_makes_a_removed_folder_again(world: World) -> None:
+    world.store(1)
+    shutil.rmtree(world.folder)
+    world.storage.clear()
+    assert world.load(1) == [False]
+    assert world.store(1) == [True] == world.load(1)
+
+
+def test_clear_leaves_a_successor_alone(direct: World) -> None:
+    direct.store(1)
+    first = direct.storage
+    direct.reopen()
+    first.clear()
+    assert first.batch_exists(keys(1)) == 0
+    assert direct.load(1) == [True] and direct.store(2) == [True]
+
+
+def test_clear_that_fails_finds_nothing(direct: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct.store(1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr("headstart.sglang.pool.shutil.rmtree", fail)
+    direct.storage.clear()
+    assert direct.load(1) == [False] and not direct.storage.exists(key(1))
+
+
+@pytest.mark.parametrize("end", ["close", "clear"])
+def test_the_end_comes_while_calls_run(world: World, end: str) -> None:
+    pages, failures = range(12), []
+    world.store(*pages)
+    began = threading.Barrier(5)
+
+    def work(thread: int) -> None:
+        rows = list(range(12 + 9 * thread, 21 + 9 * thread))
+        began.wait()
+        try:
+            for _ in range(30):
+                for row in rows:
+                    world.fill(world.kv, row * PAGE, 999_999)
+                loaded = world.storage.batch_get_v1(keys(*pages[:9]), world.slots(rows))
+                for row, page, is_loaded in zip(rows, pages, loaded):
+                    if is_loaded and not world.holds(world.kv, row * PAGE, page):
+                        failures.append(page)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(it,)) for it in range(4)]
+    for thread in threads:
+        thread.start()
+    began.wait()
+    time.sleep(0.02)
+    getattr(world.storage, end)()
+    for thread in threads:
+        thread.join(60)
+    assert failures == [] and not any(thread.is_alive() for thread in threads)
+    assert world.load(1) == [False]
+    assert world.storage._tiers["kv"]._ended == {}
+
+
 def test_calls_after_the_end_are_misses(world: World) -> None:
     world.store(1)
     world.storage.close()
@@ -529,7 +662,7 @@ def test_threads_call_at_once(world: World) -> None:
                 if not world.holds(world.kv, row * PAGE, page):
                     failures.append(page)
 
-    threads = [threading.Thread(target=work, args=(it,)) for it in range(6)]
+    threads = [threading.Thread(target=work, args=(it,)) for it in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

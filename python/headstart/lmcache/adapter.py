@@ -6,21 +6,21 @@
 
 | option | meaning |
 |---|---|
-| `folder` | made if need be; one server at a time uses it |
+| `folder` | created if it does not exist; one server at a time uses it |
 | `budget_gib` | most bytes on disk, GiB |
 | `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
 | `row_kib` | bytes of a record, KiB; smaller objects are not stored [default: 256] |
 | `revision` | a text that stands for the weights; change it when they change [default: empty] |
 
-Each record has a checksum, which is verified before its bytes reach LMCache's memory. A damaged
-object is a failed load. The name of an object covers its key, shapes, data types and length.
-Objects survive a restart and a crash. A task that takes longer than 30 s fails.
+Each record has a checksum. The tier verifies it before the bytes reach LMCache's memory. The load
+of a damaged object fails. The name of an object covers its key, shapes, data types and length.
+Objects survive a restart and a crash. A task fails after 30 s.
 
-The tier reads and writes LMCache's L1 buffer itself. So all objects must lie in that buffer; the
+The tier reads and writes LMCache's L1 buffer itself. So all objects must lie in that buffer. The
 adapter refuses an L1 without one.
 
-A lock counts as a use: the policy evicts a locked object last. The tier has no pins, so a locked
-object can still go. Its load then fails.
+A lookup locks the objects that it finds. A locked object is neither evicted nor deleted. Locks
+count, and all locks of an object end 60 s after the last lookup that found it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import pathlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
@@ -44,7 +45,7 @@ from lmcache.v1.distributed.l2_adapters.base import AdapterUsage, L2AdapterInter
 from lmcache.v1.platform import create_event_notifier
 
 from .._native import DiskTier, Use
-from .parts import PART_0, Layout, keys_of, layout_of, layout_of_object, name_of, offsets_of
+from .parts import Layout, keys_of, layout_of, layout_of_object, name_of, offsets_of
 
 if TYPE_CHECKING:
     from lmcache.v1.distributed.api import MemoryLayoutDesc, ObjectKey
@@ -61,10 +62,13 @@ FORMAT = 1
 OPTIONS = ("folder", "budget_gib", "policy", "row_kib", "revision")
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.0002, 0.002
-"""Between two looks at running jobs: the tier cannot wake a thread of Python."""
+"""Pauses between two checks of running jobs. The tier cannot wake a thread of Python."""
+
+LOCK_S = 60.0
+"""A lock's longest time. LMCache loads for 30 s at most; a caller may fail and never unlock."""
 
 MOST_LINKS = 1 << 16
-"""Objects whose place in a prompt is remembered from the lookup to the store."""
+"""Objects of which the adapter remembers the place in a prompt, from the lookup to the store."""
 
 
 @dataclass
@@ -81,19 +85,28 @@ class ObjectParts:
 
 @dataclass
 class AdapterTask:
-    """A store or a load that has not ended."""
+    """A running store or load."""
 
     is_store: bool
     objects: list[ObjectParts | None]
-    """In the order of the task's keys; `None` where an object cannot be moved."""
+    """In the order of the task's keys; `None` for an object that cannot be moved."""
+
+
+@dataclass
+class ObjectLock:
+    """The lookups that keep an object."""
+
+    count: int = 0
+    end_s: float = 0.0
+    """When the lock ends without an unlock, on the monotonic clock."""
 
 
 @dataclass
 class AdapterNews:
-    """What LMCache hears once the lock is free."""
+    """What LMCache hears, in this order."""
 
-    stored: list[ObjectParts] = field(default_factory=list)
     deleted: list[ObjectParts] = field(default_factory=list)
+    stored: list[ObjectParts] = field(default_factory=list)
     accessed: list[ObjectKey] = field(default_factory=list)
     signals: list[Any] = field(default_factory=list)
 
@@ -132,9 +145,14 @@ class HeadstartL2Adapter(L2AdapterInterface):
         self._lookups: dict[int, Bitmap] = {}
         self._loads: dict[int, Bitmap] = {}
         self._resident: dict[bytes, ObjectParts] = {}
+        self._names: dict[ObjectKey, set[bytes]] = {}
+        # The lock that ends first stands first.
+        self._locks: OrderedDict[bytes, ObjectLock] = OrderedDict()
+        # The thread alone tells LMCache, so that it hears of changes in their order.
+        self._news: list[AdapterNews] = []
         self._layouts: dict[tuple[str, int], Layout] = {}
         self._parents: OrderedDict[bytes, bytes] = OrderedDict()
-        self._has_refused_object = self._has_refused_delete = False
+        self._has_refused_object = False
         self._condition = ""
         self._store_signal = create_event_notifier()
         self._lookup_signal = create_event_notifier()
@@ -145,20 +163,20 @@ class HeadstartL2Adapter(L2AdapterInterface):
         logger.info("disk tier %s: %d of %d records of %d KiB", *place)
 
     def get_store_event_fd(self) -> int:
-        """The descriptor that a finished store signals."""
+        """The descriptor for finished stores."""
         return self._store_signal.fileno()
 
     def get_lookup_and_lock_event_fd(self) -> int:
-        """The descriptor that a finished lookup signals."""
+        """The descriptor for finished lookups."""
         return self._lookup_signal.fileno()
 
     def get_load_event_fd(self) -> int:
-        """The descriptor that a finished load signals."""
+        """The descriptor for finished loads."""
         return self._load_signal.fileno()
 
     def submit_store_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
-        """Stores objects; those on the disk are not written again. The task fails where one of
-        them cannot be stored or finds no room; the others are stored nevertheless."""
+        """Stores objects, and does not write again what is on the disk. If one object cannot be
+        stored or finds no room, the task fails, and the others are stored nevertheless."""
         task = AdapterTask(True, self._objects(keys, objects))
         parts, parents, rows = [], [], []
         with self._wake:
@@ -169,10 +187,10 @@ class HeadstartL2Adapter(L2AdapterInterface):
                 parts += chain
                 parents += [self._parents.pop(item.name, None), *chain[:-1]]
                 rows += item.rows[::-1]
+            self._end_old_locks()
             number = self._begin(task)
             self._tier.store(number, parts, parents, rows, use())
-            news = self._settle([])
-        self._announce(news)
+            self._settle(AdapterNews())
         return number
 
     def pop_completed_store_tasks(self) -> dict[int, L2StoreResult]:
@@ -184,10 +202,12 @@ class HeadstartL2Adapter(L2AdapterInterface):
     def submit_lookup_and_lock_task(
         self, keys: list[ObjectKey], group_layout_descs: dict[int, MemoryLayoutDesc]
     ) -> int:
-        """Looks objects up. Each object that is found counts as used now."""
+        """Looks objects up and locks those that it finds. They count as used now."""
         bitmap = Bitmap(len(keys))
         found: list[ObjectParts] = []
         with self._wake:
+            self._check_open()
+            self._end_old_locks()
             number = self._next()
             previous = None
             for at, key in enumerate(keys):
@@ -204,21 +224,31 @@ class HeadstartL2Adapter(L2AdapterInterface):
             for _, prompt in groupby(found, key=lambda item: family_of(item.key)):
                 self._tier.touch([part for item in prompt for part in item.parts[::-1]], use())
             self._lookups[number] = bitmap
-            news = self._settle(found)
-        news.signals.append(self._lookup_signal)
-        self._announce(news)
+            self._settle(AdapterNews(), found)
+            for item in found:
+                self._lock(item)
+            self._lookup_signal.notify()
         return number
 
     def query_lookup_and_lock_result(self, task_id: int) -> Bitmap | None:
-        """The objects that a lookup found; `None` after the first answer."""
+        """The objects found by a lookup; `None` after the first answer."""
         with self._wake:
             return self._lookups.pop(task_id, None)
 
     def submit_unlock(self, keys: list[ObjectKey]) -> None:
-        """Does nothing: a lock was a use, and the policy decides from then on."""
+        """Ends one lock of each object."""
+        with self._wake:
+            for key in keys:
+                name = next((name for name in self._names_of(key) if name in self._locks), None)
+                if name is None:
+                    # Its time was over, or the object was damaged.
+                    continue
+                self._locks[name].count -= 1
+                if not self._locks[name].count:
+                    self._unlock(name)
 
     def submit_load_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
-        """Loads objects. The memory of one that fails may have some of its bytes."""
+        """Loads objects. After a failure an object's memory may hold some of its bytes."""
         task = AdapterTask(False, self._objects(keys, objects))
         items = [item for item in task.objects if item is not None]
         parts = [part for item in items for part in item.parts]
@@ -229,15 +259,27 @@ class HeadstartL2Adapter(L2AdapterInterface):
         return number
 
     def query_load_result(self, task_id: int) -> Bitmap | None:
-        """The objects that were loaded; `None` before the end, and after the first answer."""
+        """The loaded objects; `None` before the end, and after the first answer."""
         with self._wake:
             return self._loads.pop(task_id, None)
 
     def delete(self, keys: list[ObjectKey]) -> None:
-        """Deletes nothing, and says so once. Quotas of LMCache call it."""
-        if not self._has_refused_delete:
-            self._has_refused_delete = True
-            logger.error("HeadstartL2Adapter deletes no objects on request; its policy evicts")
+        """Deletes objects. Those that are locked, or being stored or loaded, stay. LMCache's
+        quotas call this, and call it again for what stayed."""
+        with self._wake:
+            self._end_old_locks()
+            items = {name: self._resident[name] for key in keys for name in self._names_of(key)}
+            for key in keys:
+                # Found by no lookup since the start.
+                items |= {item.name: item for item in self._likely(key, None)}
+            # The tier keeps what is locked or being loaded, and a store under way ends whole.
+            idle = [
+                item
+                for item in items.values()
+                if all(self._tier.lookup(part) is not None for part in item.parts)
+            ]
+            self._tier.remove([part for item in idle for part in item.parts])
+            self._settle(AdapterNews())
 
     def get_memory_tags(self) -> Any:
         """Storage of this host. LMCache 0.5.7 asks."""
@@ -264,68 +306,66 @@ class HeadstartL2Adapter(L2AdapterInterface):
                 "records": len(self._tier),
                 "capacity_records": self._tier.capacity,
                 "tasks_running": len(self._running),
+                "locked_objects": len(self._locks),
                 **dict(self._tier.counts()),
             }
 
     def close(self) -> None:
-        """Fails the tasks that run and closes the folder. Afterwards no memory is touched."""
+        """Fails the running tasks and closes the folder. The tier touches no memory afterwards."""
         with self._wake:
             if self._is_closed:
                 return
             self._is_closed = True
             self._tier.close()
-            news = self._take()
+            self._take()
             self._wake.notify_all()
         self._thread.join()
-        self._announce(news)
+        for news in self._news:
+            self._announce(news)
         for signal in (self._store_signal, self._lookup_signal, self._load_signal):
             signal.close()
 
     def _run(self) -> None:
-        """Takes the results of jobs, until closed."""
+        """Takes the results of jobs and tells LMCache, until closed."""
         wait_s = SHORTEST_WAIT_S
         while True:
             with self._wake:
-                while not self._running and not self._is_closed:
+                while not (self._running or self._news or self._is_closed):
                     self._wake.wait()
                     wait_s = SHORTEST_WAIT_S
                 if self._is_closed:
                     return
-                news = self._take()
-            try:
+                self._take()
+                all_news, self._news = self._news, []
+            for news in all_news:
                 self._announce(news)
-            except Exception:
-                # A listener of LMCache has failed; others wait for results.
-                logger.exception("a listener failed")
-            if news.signals:
+            if any(news.signals for news in all_news):
                 wait_s = SHORTEST_WAIT_S
             else:
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
-    def _take(self) -> AdapterNews:
+    def _take(self) -> None:
         """Turns ended jobs into results. The caller holds the lock."""
-        fresh, accessed, signals = [], [], []
+        news, fresh = AdapterNews(), []
         for number, is_whole, moved, _, _ in self._tier.finished():
             task, moved = self._running.pop(number), set(moved)
             if task.is_store:
                 fresh += filter(None, task.objects)
                 self._stores[number] = self._stored(task, is_whole, moved)
-                signals.append(self._store_signal)
+                news.signals.append(self._store_signal)
                 continue
             bitmap = Bitmap(len(task.objects))
             for at, item in enumerate(task.objects):
                 if item is not None and moved.issuperset(item.parts):
                     bitmap.set(at)
-                    accessed.append(item.key)
+                    news.accessed.append(item.key)
             self._loads[number] = bitmap
-            signals.append(self._load_signal)
+            news.signals.append(self._load_signal)
         if self._tier.condition != self._condition:
             self._condition = self._tier.condition
             logger.warning("disk tier %s: %s", self._folder, self._condition or "works again")
-        news = self._settle(fresh)
-        news.accessed, news.signals = accessed, signals
-        return news
+        self._settle(news, fresh)
 
     def _stored(self, task: AdapterTask, is_whole: bool, moved: set[bytes]) -> L2StoreResult:
         items = [item for item in task.objects if item is not None]
@@ -335,43 +375,82 @@ class HeadstartL2Adapter(L2AdapterInterface):
         new = sum(item.layout.num_bytes for item in items if item.parts[0] in moved)
         return L2StoreResult(is_stored, new)
 
-    def _settle(self, fresh: list[ObjectParts]) -> AdapterNews:
-        """Follows the objects that came and went; `fresh` are those that may have come."""
-        news = AdapterNews()
-        known = {item.name: item for item in fresh}
-        for part, came in self._tier.changes():
-            name = part[:16]
-            if not part.endswith(PART_0):
-                continue
-            if not came and name in self._resident:
-                news.deleted.append(self._resident.pop(name))
-            elif came and name in known and name not in self._resident:
-                news.stored.append(known[name])
-                self._resident[name] = known[name]
-        return news
+    def _settle(self, news: AdapterNews, fresh: Sequence[ObjectParts] = ()) -> None:
+        """Updates the objects on the disk; `fresh` are candidates for new ones. An object is on
+        the disk while all its parts are."""
+        for name in {part[:16] for part, came in self._tier.changes() if not came}:
+            if name in self._resident:
+                if name in self._locks:
+                    self._unlock(name)
+                item = self._resident.pop(name)
+                news.deleted.append(item)
+                self._names[item.key].discard(name)
+                if not self._names[item.key]:
+                    del self._names[item.key]
+        for item in fresh:
+            if item.name not in self._resident and self._has(item):
+                news.stored.append(item)
+                self._resident[item.name] = item
+                self._names.setdefault(item.key, set()).add(item.name)
+        # Keys that the tier has learned from the lookups.
+        self._tier.changes()
+        if news != AdapterNews():
+            self._news.append(news)
+            self._wake.notify_all()
+
+    def _names_of(self, key: ObjectKey) -> Iterable[bytes]:
+        """The objects on the disk under a key: one for each layout."""
+        return self._names.get(key, ())
+
+    def _lock(self, item: ObjectParts) -> None:
+        """Keeps an object on the disk."""
+        if item.name not in self._locks:
+            self._tier.pin(item.parts)
+        lock = self._locks.setdefault(item.name, ObjectLock())
+        lock.count += 1
+        lock.end_s = time.monotonic() + LOCK_S
+        self._locks.move_to_end(item.name)
+
+    def _unlock(self, name: bytes) -> None:
+        del self._locks[name]
+        self._tier.unpin(self._resident[name].parts)
+
+    def _end_old_locks(self) -> None:
+        now_s = time.monotonic()
+        while self._locks and next(iter(self._locks.values())).end_s <= now_s:
+            self._unlock(next(iter(self._locks)))
 
     def _announce(self, news: AdapterNews) -> None:
         """Tells listeners, then signals results. No lock is held: listeners may call back."""
+        for tell, items in (
+            (self._notify_keys_deleted, news.deleted),
+            (self._notify_keys_stored, news.stored),
+        ):
+            if items:
+                keys, sizes = [it.key for it in items], [it.layout.num_bytes for it in items]
+                self._tell(tell, keys, sizes)
+        if news.accessed:
+            self._tell(self._notify_keys_accessed, news.accessed)
+        for signal in news.signals:
+            signal.notify()
+
+    def _tell(self, tell: Callable[..., None], *about: object) -> None:
         try:
-            if news.stored:
-                sizes = [item.layout.num_bytes for item in news.stored]
-                self._notify_keys_stored([item.key for item in news.stored], sizes)
-            if news.deleted:
-                sizes = [item.layout.num_bytes for item in news.deleted]
-                self._notify_keys_deleted([item.key for item in news.deleted], sizes)
-            if news.accessed:
-                self._notify_keys_accessed(news.accessed)
-        finally:
-            for signal in news.signals:
-                signal.notify()
+            tell(*about)
+        except Exception:
+            # A listener of LMCache has failed; others wait for results.
+            logger.exception("a listener failed")
 
     def _next(self) -> int:
         self._last_task += 1
         return self._last_task
 
-    def _begin(self, task: AdapterTask) -> int:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("HeadstartL2Adapter is closed")
+
+    def _begin(self, task: AdapterTask) -> int:
+        self._check_open()
         number = self._next()
         for item in filter(None, task.objects):
             self._layouts[item.key.model_name, item.key.object_group_id] = item.layout
@@ -412,8 +491,8 @@ class HeadstartL2Adapter(L2AdapterInterface):
         return ObjectParts(key, layout, name, keys_of(name, count))
 
     def _likely(self, key: ObjectKey, told: MemoryLayoutDesc | None) -> list[ObjectParts]:
-        """A key's objects of the layout that the lookup tells, and of the layout seen last: a
-        serializer of LMCache changes the layout, and its benchmark tells none."""
+        """A key's objects in the layout of the lookup, and in the layout seen last. A serializer
+        of LMCache changes the layout, and LMCache's benchmark passes no layout."""
         seen = self._layouts.get((key.model_name, key.object_group_id))
         layouts = [layout_of(told.shapes, told.dtypes)] if told and told.shapes else []
         layouts += [seen] if seen and seen not in layouts else []
@@ -421,12 +500,12 @@ class HeadstartL2Adapter(L2AdapterInterface):
         return [self._parts(key, layout) for layout in long]
 
     def _has(self, item: ObjectParts) -> bool:
-        """Whether all parts can be loaded. One that is being written cannot."""
+        """Whether all parts can be loaded; a part under way to the disk cannot."""
         return all(self._tier.lookup(part) for part in item.parts)
 
 
 def check_options(config: dict[str, Any], l1_memory_desc: L1MemoryDesc | None) -> None:
-    """Raises `ValueError` for options and an L1 that the adapter cannot use."""
+    """Raises `ValueError` for unusable options or an unusable L1."""
     unknown = [name for name in config if name not in OPTIONS]
     if unknown:
         raise ValueError(f"HeadstartL2Adapter has no option {', '.join(unknown)}")
@@ -447,7 +526,7 @@ def rows_of(l1: L1MemoryDesc, row_bytes: int) -> np.ndarray:
 
 
 def family_of(key: ObjectKey) -> tuple[str, int, int, str]:
-    """What the objects of one prompt have in common within a group and a rank."""
+    """Equal for all objects of one prompt within a group and a rank."""
     return key.model_name, key.kv_rank, key.object_group_id, key.cache_salt
 
 

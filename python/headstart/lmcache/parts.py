@@ -18,12 +18,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-PART_0 = bytes(4)
-"""The end of the key of an object's part 0."""
-
 
 class Layout(NamedTuple):
-    """What decides about the bytes of an object beside its key."""
+    """Decides the bytes of an object, together with its key."""
 
     text: str
     """Shapes and data types."""
@@ -32,14 +29,14 @@ class Layout(NamedTuple):
 
 
 def layout_of(shapes: Sequence[Any], dtypes: Sequence[Any]) -> Layout:
-    """The layout of tensors that lie behind one another."""
+    """The layout of consecutive tensors."""
     pairs = list(zip(shapes, dtypes, strict=True))
     text = " ".join(f"{'x'.join(map(str, shape))}:{dtype}" for shape, dtype in pairs)
     return Layout(text, sum(prod(shape) * dtype.itemsize for shape, dtype in pairs))
 
 
 def layout_of_object(memory: Any) -> Layout:
-    """The layout of a memory object, with the length that is in use."""
+    """The layout of a memory object, with its used length."""
     about = memory.metadata
     # LMCache moves from one shape to several; an object has either.
     shapes, dtypes = about.shapes or [about.shape], about.dtypes or [about.dtype]
@@ -56,7 +53,7 @@ def name_of(key: Any, layout: Layout) -> bytes:
 
 
 def offsets_of(num_bytes: int, row_bytes: int) -> list[int]:
-    """Where the parts of an object begin; none where the object is shorter than a row."""
+    """Where the parts of an object begin; empty if the object is shorter than a row."""
     offsets = list(range(0, num_bytes - row_bytes + 1, row_bytes))
     if offsets and offsets[-1] + row_bytes < num_bytes:
         offsets.append(num_bytes - row_bytes)

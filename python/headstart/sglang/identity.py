@@ -1,7 +1,7 @@
-"""The identity of a pool's pages: all that decides about their bytes beside their tokens.
+"""The identity of a pool's pages: all facts beside the tokens that decide their bytes.
 
-SGLang's page keys cover tokens, the LoRA adapter and the salt. Two engines that share a folder must
-not exchange pages unless their weights, data type, layout, page size and rank are the same.
+SGLang's page keys cover tokens, the LoRA adapter and the salt. Two engines in one folder may
+exchange pages only if their weights, data type, layout, page size and rank are equal.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ from typing import Any
 from ..vllm.identity import _add_weights
 
 FORMAT = 1
-"""Counts changes of what is hashed, and of the order of a page's bytes in a record."""
+"""Counts changes of the hashed facts, and of the order of a page's bytes in a record."""
 
 RANKS = ("tp", "pp", "attn_cp", "dcp")
-"""Kinds of ranks that hold different bytes of one page; each has a rank and a size."""
+"""Kinds of ranks with different bytes of one page; each has a rank and a size."""
 
-ARGUMENTS = ("dtype", "quantization", "kv_cache_dtype", "json_model_override_args")
-"""Arguments of the server that decide about the bytes of pages. A pool's data type is the one it
-stores, which is the same for both kinds of FP8."""
+ARGUMENTS = (
+    "dtype",
+    "quantization",
+    "quantization_param_path",
+    "kv_cache_dtype",
+    "json_model_override_args",
+    "speculative_draft_model_path",
+    "speculative_draft_model_revision",
+)
+"""Arguments of the server that decide the bytes of pages. A pool's own data type is not enough: it
+is the same for both kinds of FP8."""
 
 SHAPE = (
     "layout",
@@ -37,12 +45,12 @@ SHAPE = (
     "storage_format_tag",
     "temporal_dtype",
 )
-"""Facts of a host pool, as far as it has them."""
+"""Facts of a host pool. A pool may lack some."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What stands for the weights: a folder with them, or a text of the operator's."""
+    """Stand for the weights: their folder, or a text of the operator's."""
 
     folder: pathlib.Path | None
     revision: str | None
@@ -52,7 +60,8 @@ def rank_identity(config: Any, arguments: Any, weights: Weights) -> bytes:
     """Returns 32 bytes for one rank of an engine. `config` is SGLang's `HiCacheStorageConfig`;
     `arguments` are the server's, or `None`.
 
-    Files of weights count by name, length and samples, so a large model costs milliseconds.
+    The hash covers names, lengths and samples of the files of weights, so a large model costs
+    milliseconds.
     """
     told = {
         "format": FORMAT,
@@ -73,7 +82,7 @@ def rank_identity(config: Any, arguments: Any, weights: Weights) -> bytes:
 
 
 def pool_identity(rank: bytes, name: str, pool: Any, row_bytes: int) -> bytes:
-    """Returns 16 bytes for one pool of a rank, whose records have `row_bytes` bytes."""
+    """Returns 16 bytes for one pool of a rank, with records of `row_bytes` bytes."""
     told = {
         "pool": name,
         "class": type(pool).__name__,

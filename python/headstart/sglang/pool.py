@@ -3,8 +3,8 @@
     SGLang's threads ── store, load ──► DiskTier ──► a thread that moves the bytes
           └─── wait for their job ◄── finished ──┘
 
-SGLang's calls wait for their bytes. Several of its threads call at once: each submits a job of its
-own, and whichever looks for ended jobs notes those of the others.
+SGLang's calls wait for their bytes. Several of its threads call at once. Each submits its own job.
+A thread that checks for ended jobs also notes those of the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,15 +28,15 @@ logger = logging.getLogger("sglang.headstart")
 NAME_BYTES = 16
 
 WAIT_S = 40.0
-"""The longest wait for a job. The tier gives a job up after 30 s, so none is ever later."""
+"""The longest wait for a job. The tier gives a job up after 30 s, so a later one is a fault."""
 
 PAUSE_S = (50e-6, 1e-3)
-"""Between two looks for a job's end: at first, and at most."""
+"""The pause between two checks for a job's end: the first one, and the longest."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the pages are kept, and how."""
+    """Where the tier keeps the pages, and how."""
 
     folder: pathlib.Path
     budget_bytes: int
@@ -75,7 +75,8 @@ class PoolTier:
     @property
     def capacity(self) -> int:
         """Pages that fit the budget."""
-        return self._tier.capacity // self._memory.pieces
+        with self._lock:
+            return self._tier.capacity // self._memory.pieces
 
     @property
     def page_bytes(self) -> int:
@@ -91,10 +92,12 @@ class PoolTier:
         """Whether each page can be loaded."""
         names = [self._names(key) for key in keys]
         with self._lock:
+            if self._is_closed:
+                return [False] * len(keys)
             here = [all(self._tier.lookup(name) for name in each) for each in names]
             # Nobody asks for them.
             self._tier.changes()
-            return here if not self._is_closed else [False] * len(keys)
+            return here
 
     def touch(self, keys: Sequence[str]) -> None:
         """One request's use of the pages of its prompt, in order from the first."""
@@ -103,8 +106,8 @@ class PoolTier:
             self._tier.touch(names, self._use())
 
     def store(self, keys: Sequence[str], before: str | None, indices: Any) -> list[bool]:
-        """Stores pages of the pool that follow one another, behind the page `before`; `indices`
-        are their slots. Returns which are on disk now."""
+        """Stores consecutive pages of the pool, behind the page `before`; `indices` are their
+        slots. Returns whether each is on disk now."""
         slots = self._first_slots(keys, indices)
         if slots is None:
             return [False] * len(keys)
@@ -113,8 +116,8 @@ class PoolTier:
         return self._store_staged(keys, before, lambda at: self._pool.get_data_page(slots[at]))
 
     def load(self, keys: Sequence[str], indices: Any) -> list[bool]:
-        """Loads pages into the slots `indices`. Returns which have their bytes: the slots of any
-        other page are not to be used."""
+        """Loads pages into the slots `indices`. Returns whether each is there. The caller must not
+        use the slots of a page that is not."""
         slots = self._first_slots(keys, indices)
         if slots is None:
             return [False] * len(keys)
@@ -125,7 +128,7 @@ class PoolTier:
         )
 
     def store_values(self, keys: Sequence[str], values: Sequence[Any]) -> list[bool]:
-        """Stores flat pages that follow one another."""
+        """Stores consecutive flat pages."""
         if isinstance(self._memory, StagedRows):
             return self._store_staged(keys, None, lambda at: values[at])
         with self._borrowed(len(keys)) as indices:
@@ -134,7 +137,7 @@ class PoolTier:
             return self.store(keys, None, indices)
 
     def load_values(self, keys: Sequence[str], values: Sequence[Any]) -> list[bool]:
-        """Loads flat pages into tensors. One that is not loaded stays as it is."""
+        """Loads flat pages into tensors. Without its page, a tensor stays as it is."""
 
         def write(at: int, page: Any) -> None:
             values[at].copy_(page.reshape(values[at].shape))
@@ -149,16 +152,25 @@ class PoolTier:
             return loaded
 
     def clear(self) -> None:
-        """Removes all pages. Jobs under way fail."""
+        """Removes all pages. Jobs under way fail. Does nothing once closed: the folder may be
+        another process's by then. If the folder cannot be emptied, the tier stays closed."""
         with self._lock:
+            if self._is_closed:
+                return
             self._close()
-            # The tier has no function for it, and its folder is its own.
-            shutil.rmtree(self._place.folder)
-            self._tier = self._opened()
+            try:
+                # A removed record may be back after a restart, so the files go too.
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(self._place.folder)
+                self._tier = self._opened()
+            except OSError as error:
+                # SGLang's scheduler calls this, and ends with an exception.
+                logger.error("disk tier %s is closed: %s", self._place.folder, error)
+                return
             self._is_closed = False
 
     def close(self) -> None:
-        """Ends what runs and closes the folder. Every page is a miss afterwards."""
+        """Fails the running jobs and closes the folder. Every page is a miss afterwards."""
         with self._lock:
             self._close()
 
@@ -185,7 +197,7 @@ class PoolTier:
         return [digest.digest()[:NAME_BYTES] for digest in digests]
 
     def _first_slots(self, keys: Sequence[str], indices: Any) -> list[int] | None:
-        """The first slot of each page; `None` where there is not one page for each key."""
+        """The first slot of each page; `None` if the slots do not fit the keys."""
         count = 0 if indices is None else len(indices)
         if count != len(keys) * self._page_size:
             logger.error("%d slots for %d pages of %d", count, len(keys), self._page_size)
@@ -194,7 +206,7 @@ class PoolTier:
 
     @contextmanager
     def _borrowed(self, count: int) -> Iterator[Any]:
-        """Pages of the pool for a while, because the tier moves nothing else; `None` if full."""
+        """Pages of the pool for a while, because the tier moves only those; `None` if full."""
         indices = self._pool.alloc(count * self._page_size)
         try:
             yield indices
@@ -253,12 +265,12 @@ class PoolTier:
         return loaded
 
     def _use(self) -> Use:
-        """A use now; the lock is held, so that the time never falls."""
+        """A use now; the caller holds the lock, so that the time never falls."""
         self._last_ns = max(self._last_ns, time.monotonic_ns())
         return Use(self._last_ns)
 
     def _move(self, submit: Callable[[int], object]) -> set[bytes]:
-        """Runs one job to its end. Returns the names that were moved."""
+        """Runs one job to its end. Returns the names of the moved records."""
         with self._lock:
             self._last_job += 1
             job = self._last_job
@@ -277,7 +289,7 @@ class PoolTier:
             pause = min(2 * pause, PAUSE_S[1])
 
     def _is_here(self, name: bytes) -> bool:
-        """Whether a record is on disk, once another thread's job has written it or failed to."""
+        """Whether a record is on disk. Waits for another thread's job that writes it."""
         deadline = time.monotonic() + WAIT_S
         while True:
             with self._lock:
@@ -288,7 +300,7 @@ class PoolTier:
             time.sleep(PAUSE_S[1])
 
     def _collect(self) -> None:
-        """Notes the jobs that have ended; the lock is held."""
+        """Notes the ended jobs; the caller holds the lock."""
         for job, _, moved, _, _ in self._tier.finished():
             self._ended[job] = set(moved)
         self._tier.changes()

@@ -1,4 +1,4 @@
-"""The pages of an SGLang host pool as rows of a byte matrix, which is what `DiskTier` moves."""
+"""The pages of an SGLang host pool as rows of a byte matrix. `DiskTier` moves such rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 PIECES_MAX = 2
-"""Runs of memory in a page that are worth a record each: its keys and its values. A page in the
-layout `layer_first` has two for each layer, and is copied instead."""
+"""Most records of a page: one for its keys and one for its values. A page in the layout
+`layer_first` has two runs of memory for each layer, so the tier copies it instead."""
 
 STAGED_PAGES = 128
-"""Pages that are staged at once for each direction: SGLang's own batch."""
+"""Most staged pages for each direction: SGLang's own batch."""
 
 STAGED_BYTES = 64 << 20
-"""Bytes that are staged at once for each direction, if a page is not larger."""
+"""Most staged bytes for each direction, if a page is not larger."""
 
 
 class DirectRows:
@@ -30,13 +30,14 @@ class DirectRows:
     def rows(self, index: int) -> list[int]:
         """The rows of the page whose first slot is `index`."""
         page, rest = divmod(index, self._page_size)
-        if rest:
-            raise ValueError(f"slot {index} is not the first one of a page")
+        # Behind the last page the keys' rows would be those of values.
+        if rest or not 0 <= page < len(self.matrix) // self.pieces:
+            raise ValueError(f"no page of the pool begins at slot {index}")
         return [first + page for first in self._first]
 
 
 class StagedRows:
-    """Memory beside the pool, through which whole pages are copied: one row for each page."""
+    """Memory beside the pool for copies of whole pages: one row for each page."""
 
     pieces = 1
 
@@ -52,7 +53,7 @@ def page_bytes(pool: Any) -> int:
 
 
 def direct_rows(pool: Any) -> DirectRows | None:
-    """The pool's memory as rows; `None` where its pages are in too many runs, or move."""
+    """The pool's memory as rows; `None` if its pages have too many runs, or move."""
     buffer = getattr(pool, "kv_buffer", None)
     is_plain = hasattr(buffer, "data_ptr") and buffer.device.type == "cpu"
     if not is_plain or not buffer.is_contiguous() or pool.shared_allocation_domain is not None:

@@ -9,20 +9,20 @@
 
 | option | meaning |
 |---|---|
-| `folder` | made if need be; each identity has a folder of its own in it |
+| `folder` | created if it does not exist; each identity has its own folder in it |
 | `budget_gib` | most bytes of one rank on disk, GiB; or a table: `{"kv": 80, "mamba": 20}` |
 | `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
 | `model` | folder of the weights [default: the server's `--model-path`] |
-| `revision` | a text that stands for the weights, where no folder of weights is found |
+| `revision` | a text that stands for the weights; required without their folder |
 
-`interface_v1` lets the tier work on the memory of the host pool itself, if its layout is
-`page_first` or `page_first_direct`; otherwise each page is copied once more. With
-`hicache_storage_pass_prefix_keys` the tier learns which page is before which, so that it evicts
-tails before heads.
+With `interface_v1` and the layout `page_first` or `page_first_direct`, the tier works on the
+memory of the host pool itself. Otherwise it copies each page once more. With
+`hicache_storage_pass_prefix_keys` the tier learns the order of pages, and evicts tails before
+heads.
 
-Each page has a checksum, which is verified on each load: a damaged page is a miss. A page of other
-weights, another data type, layout, page size or rank is never found. Pages survive a restart and a
-crash. A call waits for its bytes, at most 40 s for each job.
+Each load verifies the checksums of its pages. A damaged page is a miss. So is a page of other
+weights, or of another data type, layout, page size or rank. Pages survive a restart and a crash. A
+call waits for its bytes, at most 40 s for each job.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ SGLANG_OPTIONS = (
     "tp_lcm_size",
     "allocator",
 )
-"""SGLang's own options, of which it leaves some in the table."""
+"""SGLang's own options. It leaves some of them in the table."""
 
 METRICS_MAX = 4096
-"""Calls whose figures are kept for `get_stats`."""
+"""Most calls between two calls of `get_stats` with figures."""
 
 
 class HeadstartStorage(HiCacheStorage):
@@ -243,17 +243,18 @@ class HeadstartStorage(HiCacheStorage):
         return all(stored)
 
     def clear(self) -> None:
-        for tier in self._tiers.values():
+        """Removes all pages. SGLang calls it when an operator clears the storage."""
+        for tier in list(self._tiers.values()):
             tier.clear()
 
     def close(self) -> None:
         """Closes the folders. SGLang calls it when it detaches the storage."""
-        for tier in self._tiers.values():
+        for tier in list(self._tiers.values()):
             tier.close()
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Counts of records of each pool since the start."""
-        return {name: tier.counts() for name, tier in self._tiers.items()}
+        return {name: tier.counts() for name, tier in list(self._tiers.items())}
 
     def get_stats(self) -> Any:
         """Pages and GiB/s of the calls since the last time, for SGLang's metrics."""
@@ -268,11 +269,11 @@ class HeadstartStorage(HiCacheStorage):
         )
 
     def _side(self, transfer: PoolTransfer) -> PoolTier | None:
-        """The tier of a transfer's pool; `None` where that has no budget."""
+        """The tier of a transfer's pool; `None` without a budget."""
         return self._tiers.get(str(transfer.name))
 
     def _open(self, names: list[str]) -> None:
-        """Opens a tier for each of the pools, which share the budget."""
+        """Opens a tier for each of the pools. They share the budget."""
         budget = self._given["budget_gib"]
         sizes = {name: page_bytes(self._pools[name]) for name in names}
         for name in names:
@@ -337,7 +338,7 @@ def _leading(found: Sequence[bool]) -> int:
 
 
 def _window(transfer: PoolTransfer, length: int) -> int:
-    """Pages at the end of a prefix that a pool needs of it."""
+    """Pages that a pool needs at the end of a prefix."""
     if transfer.hit_policy == PoolHitPolicy.ALL_PAGES:
         return length
     return min(length, max(1, len(transfer.keys or ())))

@@ -7,13 +7,16 @@
 //!
 //! ```text
 //! insert ──► writing ──commit──► held ──touch──► candidate ──evict──► gone
-//!               └──remove           │  pin, unpin: while it is read
+//!               ├──remove           │  pin, unpin: while it is read
+//!               └──touch, commit ───┼──────────────► candidate
 //!                                   └──evict, where too few are released
 //! ```
 //!
+//! A request may end before all of its bytes are there.
+//!
 //! So a trace with one request at a time has the hits that [`crate::PrefixCache`] gives it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos, TenantTag};
 
@@ -26,6 +29,8 @@ pub struct ExternalTier {
     contents: TierContents,
     /// Units that no request has released yet: each has a pin.
     held: HashMap<BlockHash, BlockId>,
+    /// Units on their way whose request has ended.
+    released: HashSet<BlockHash>,
     first_use: FirstUse,
 }
 
@@ -46,7 +51,12 @@ impl ExternalTier {
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
         let contents = TierContents::new(capacity, policy, Shares::default());
-        Self { contents, held: HashMap::new(), first_use: FirstUse::Release }
+        Self {
+            contents,
+            held: HashMap::new(),
+            released: HashSet::new(),
+            first_use: FirstUse::Release,
+        }
     }
 
     /// An empty tier below another one: a unit counts as used when it is inserted, and may go as
@@ -106,7 +116,8 @@ impl ExternalTier {
 
     /// The bytes of a unit are there. No effect on one that is not on its way.
     pub fn commit(&mut self, name: BlockHash) {
-        let pins = u32::from(self.first_use == FirstUse::Release);
+        let is_released = self.released.remove(&name);
+        let pins = u32::from(self.first_use == FirstUse::Release && !is_released);
         if let Some(slot) = self.contents.commit(name, pins)
             && pins > 0
         {
@@ -117,6 +128,7 @@ impl ExternalTier {
     /// A unit is gone, whether its bytes ever came or not.
     pub fn remove(&mut self, name: BlockHash) {
         self.held.remove(&name);
+        self.released.remove(&name);
         // A slot stands for no memory here, so it need not wait for those that read it.
         while let Some((slot, 1..)) = self.contents.slot(name) {
             self.contents.unpin(slot);
@@ -155,6 +167,8 @@ impl ExternalTier {
         for name in names.iter().rev() {
             if let Some(slot) = self.held.remove(name) {
                 self.contents.unpin(slot);
+            } else if self.is_writing(*name) {
+                self.released.insert(*name);
             }
         }
     }
@@ -220,6 +234,7 @@ impl ExternalTier {
                 "what is held has a pin"
             );
         }
+        assert!(self.released.iter().all(|&name| self.is_writing(name)));
     }
 
     /// Counts each held unit as used once, so that it may go.
@@ -283,6 +298,31 @@ mod tests {
         // No released unit is left.
         assert_eq!(tier.evict(1, &[], Nanos(9)), Some(vec![name(1)]));
         assert_eq!(tier.evict(1, &[], Nanos(9)), None);
+        tier.check();
+    }
+
+    #[test]
+    fn units_that_come_after_their_request_has_ended_are_released() {
+        let mut tier = tier("lru", 4);
+        let (late, running) = ([1, 2].map(name), name(3));
+        for (unit, parent) in [(late[0], None), (late[1], Some(late[0])), (running, None)] {
+            assert!(tier.insert(unit, parent, &Access::default()));
+        }
+        tier.touch(&late, &Access::at(Nanos(1)));
+        for unit in [late[0], late[1], running] {
+            tier.commit(unit);
+        }
+        tier.check();
+        // What runs is given up last.
+        assert_eq!(tier.evict(3, &[], Nanos(2)), Some(vec![late[1], late[0], running]));
+        // A unit that never came is as new when it is inserted again.
+        assert!(tier.insert(name(1), None, &Access::default()));
+        tier.touch(&[name(1)], &Access::at(Nanos(3)));
+        tier.remove(name(1));
+        assert!(tier.insert(name(1), None, &Access::default()));
+        tier.commit(name(1));
+        serve(&mut tier, &[name(2)], 4);
+        assert_eq!(tier.evict(1, &[], Nanos(5)), Some(vec![name(2)]));
         tier.check();
     }
 
