@@ -373,6 +373,8 @@ class Manager:
 
         if options.policy:
             os.environ["HEADSTART_POLICY"] = options.policy
+        # As in the server: before the policy is imported.
+        os.environ["HEADSTART_CLOCK"] = "hints"
         self._base = base
         self._hints = options.hints
         self._chunk_tokens = options.blocks_per_chunk * BLOCK_TOKENS

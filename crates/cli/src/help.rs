@@ -6,7 +6,7 @@ use clap::Command;
 
 /// Headings and the commands below them, in this order.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Serve", &["serve", "top", "index", "shadow", "savings"]),
+    ("Serve", &["serve", "vllm-args", "top", "index", "shadow", "savings"]),
     ("Understand", &["demo", "analyze", "why", "lint"]),
     ("Plan", &["replay", "plan", "simulate", "calibrate", "bench", "trace", "train"]),
     ("Maintain", &["cache", "config", "completions"]),

@@ -84,6 +84,8 @@ enum CliCommand {
     Top(commands::top::Top),
     /// Show what a running server's caches saved, in time and money.
     Savings(commands::savings::Savings),
+    /// Print the options of `vllm serve` for Headstart's tiers.
+    VllmArgs(commands::vllm_args::VllmArgs),
     /// Explain why one request's prompt was recomputed.
     Why(commands::why::WhyCommand),
     /// Find what breaks prefix caching in your prompts (for CI).
@@ -133,6 +135,7 @@ pub fn run() -> ExitCode {
         CliCommand::Cache(cache) => commands::cache::run(&cache),
         CliCommand::Top(top) => commands::top::run(&top),
         CliCommand::Savings(savings) => commands::savings::run(&savings),
+        CliCommand::VllmArgs(args) => commands::vllm_args::run(&args),
         CliCommand::Why(why) => commands::why::run(&why),
         CliCommand::Lint(lint) => commands::lint::run(&lint),
         CliCommand::Config(config) => commands::config::run(config, leaf),

@@ -12,7 +12,7 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any
 
-from ..vllm.identity import _add_weights
+from ..vllm.identity import add_weights
 
 FORMAT = 1
 """Counts changes of the hashed facts, and of the order of a page's bytes in a record."""
@@ -77,7 +77,7 @@ def rank_identity(config: Any, arguments: Any, weights: Weights) -> bytes:
     }
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     if weights.folder is not None:
-        _add_weights(digest, weights.folder)
+        add_weights(digest, weights.folder)
     return digest.digest()
 
 

@@ -50,11 +50,11 @@ def identity_of(config: Any, model: pathlib.Path | None, revision: str | None) -
     }
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     if model is not None and model.is_dir():
-        _add_weights(digest, model)
+        add_weights(digest, model)
     return digest.digest()[:16]
 
 
-def _add_weights(digest: Any, model: pathlib.Path) -> None:
+def add_weights(digest: Any, model: pathlib.Path) -> None:
     files = {path for pattern in ("config.json", *WEIGHTS) for path in model.glob(pattern)}
     for path in sorted(files):
         size = path.stat().st_size
