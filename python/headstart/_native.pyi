@@ -1,0 +1,234 @@
+"""Native parts of the package `headstart`.
+
+A key is bytes of an engine that stand for a block and all blocks before it. A call with an argument
+of another type raises `TypeError`, and one with a number that does not fit raises `OverflowError`.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Literal, final
+
+from typing_extensions import Buffer
+
+POLICIES: list[str]
+"""Names of the eviction policies, as in `headstart replay --policy`."""
+
+@final
+class Use:
+    """A request that uses cached blocks, as far as it is known.
+
+    `now` is in nanoseconds from any origin, and never falls from one call to the next. `turn`
+    counts user messages from 1; `kind` and `session` number the kinds of requests and the
+    conversations; `finish` is `tool_calls`, `stop`, `length` or `cancelled`; `tools` are the names
+    of the tools that the answer calls; `p_continue` is a predicted probability that the
+    conversation continues.
+
+    Raises `ValueError` for a probability that is not from 0 to 1.
+    """
+
+    def __new__(
+        cls,
+        now: int,
+        *,
+        turn: int = 0,
+        kind: int = 0,
+        session: int | None = None,
+        finish: str | None = None,
+        tools: Sequence[str] = ...,
+        output_tokens: int | None = None,
+        p_continue: float | None = None,
+    ) -> Use: ...
+    @property
+    def now(self) -> int:
+        """The time, nanoseconds."""
+
+@final
+class PrefixCache:
+    """A prefix cache of `capacity` blocks that serves one request after the other, as
+    `headstart replay` does.
+
+    A block is a number, or a key of bytes, that stands for its tokens and all tokens before it.
+
+    Raises `ValueError` for a policy that is not known.
+    """
+
+    def __new__(
+        cls, policy: str = "hazard", *, capacity: int, block_tokens: int = 16
+    ) -> PrefixCache: ...
+    def serve(
+        self, blocks: Sequence[int | bytes], of: Use, *, step: int | None = None
+    ) -> int:
+        """Serves a request: looks up the leading `blocks`, and caches the others. Returns the hits.
+
+        With `step` blocks are cached as an engine does: it evicts for `step` blocks at once, and
+        may decline none. Otherwise they are cached one by one, and a policy may decline a block.
+        """
+    @property
+    def lookups(self) -> int:
+        """Blocks looked up so far."""
+    @property
+    def hits(self) -> int:
+        """Blocks found so far."""
+
+@final
+class EvictionOrder:
+    """The order in which the blocks of a cache are evicted.
+
+    The engine owns the memory and the keys. It inserts a block, says when its bytes are there
+    (`readable`), when it is read (`pin`, `unpin`), which blocks a request used (`touch`), and asks
+    for victims (`evict`). A block with a cached block behind it stays, and so does one whose
+    request still runs, unless there are too few others.
+
+    Times are nanoseconds from any origin, and never fall. `policy` is a name of `POLICIES` with its
+    options, as in `headstart replay --policy`; `learned` are tables that `learned()` returned.
+
+    Raises `ValueError` for a policy or tables that are not known, and for a capacity of 0 or of
+    2**32 blocks and more.
+    """
+
+    def __new__(
+        cls, policy: str, capacity: int, block_tokens: int = 16, *, learned: bytes | None = None
+    ) -> EvictionOrder: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, key: bytes, /) -> bool: ...
+    @property
+    def policy(self) -> str:
+        """The policy with its options."""
+    def insert(
+        self, key: bytes, parent: bytes | None = None, *, of: Use, offset: int = 0
+    ) -> None:
+        """A block gets a free slot for the request `of`, and its bytes are on their way. `parent`
+        is the key of the block before it in the prompt, where that is known, and `offset` the
+        number of blocks before it.
+
+        Raises `RuntimeError` where no slot is free, or the block is here.
+        """
+    def readable(self, key: bytes) -> None:
+        """The bytes of a block that was inserted are there; of any other block, one read has
+        ended.
+        """
+    def pin(self, key: bytes) -> None:
+        """A block is read: it stays until `unpin`."""
+    def unpin(self, key: bytes) -> None:
+        """One read of a block has ended."""
+    def remove(self, key: bytes) -> None:
+        """A block is gone, though the policy did not choose it."""
+    def touch(self, keys: Sequence[bytes], *, of: Use) -> None:
+        """The request `of` ends: one use of the blocks of its prompt, all of them in order from the
+        first, whether they are here or not.
+        """
+    def evict(
+        self, count: int, keep: Sequence[bytes] = ..., *, now: int
+    ) -> list[bytes] | None:
+        """Evicts `count` blocks, but for those of `keep` and the blocks before them. Returns their
+        keys; `None`, and evicts nothing, where fewer may go.
+        """
+    def clear(self) -> None:
+        """Drops all blocks, but not what the policy has learned."""
+    def learned(self) -> bytes | None:
+        """The tables that the policy has learned, some 40 KB; `None` where it learns none."""
+
+@final
+class DiskTier:
+    """Blocks of an engine's CPU tier on disk, each with its checksum.
+
+    `rows` is the engine's memory, a writable matrix of bytes; a row is a block. `identity` are 16
+    bytes that stand for all that decides about a block's bytes beside its key: the weights, the
+    data type, the layout, the rank. A block of another identity is never loaded.
+
+    Raises `ValueError` for a policy that is not known or a matrix of another form,
+    `BlockingIOError` where another process uses the folder, and `OSError` where the folder cannot
+    be used or the budget is too small.
+    """
+
+    def __new__(
+        cls,
+        folder: str | PathLike[str],
+        budget_bytes: int,
+        rows: Buffer,
+        identity: bytes,
+        *,
+        policy: str = "hazard",
+        block_tokens: int = 16,
+    ) -> DiskTier: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int:
+        """Blocks that fit the budget."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs have not ended."""
+    @property
+    def condition(self) -> str:
+        """The fault of the folder in words; empty where it works."""
+    def lookup(self, key: bytes) -> bool | None:
+        """`True`: the block can be loaded; `None`: soon; `False`: it is not here."""
+    def store(
+        self,
+        job: int,
+        keys: Sequence[bytes],
+        parents: Sequence[bytes | None],
+        rows: Sequence[int],
+        of: Use,
+    ) -> int:
+        """Stores blocks of a prompt from rows; `parents` are the keys before them, where known.
+        Blocks that are here, or that find no room, are left out. Returns the number that is stored.
+        """
+    def load(self, job: int, keys: Sequence[bytes], rows: Sequence[int]) -> int:
+        """Loads blocks into rows. Those that are not here fail. Returns the number of the
+        others.
+        """
+    def observe_step(self, entries: Sequence[tuple[int, int]], seconds: float) -> None:
+        """The engine computed tokens of several prompts in one step: tokens before, and new
+        ones.
+        """
+    def observe_wait(self, expected_s: float, seconds: float) -> None:
+        """A load for which `advise` promised `expected_s` reached the engine after `seconds`."""
+    def advise(
+        self,
+        keys: Sequence[bytes],
+        most: int,
+        before_tokens: int,
+        block_tokens: int,
+        prompt_tokens: int,
+    ) -> tuple[int, float | None, float | None]:
+        """The number of blocks to load from the front of `keys`, the seconds until they are there,
+        and those that this saves, where they are known. The prompt has `prompt_tokens`, of which
+        the engine has the first `before_tokens`. Blocks behind the first one that is not here, and
+        behind the first `most`, do not count.
+        """
+    def touch(self, keys: Sequence[bytes], of: Use) -> None:
+        """One request's use of the blocks of its prompt, in order from the first."""
+    def pin(self, keys: Sequence[bytes]) -> list[bool]:
+        """Keeps blocks until as many calls of `unpin`. Returns whether each is here and can be
+        loaded; those that are not are not pinned.
+        """
+    def unpin(self, keys: Sequence[bytes]) -> None:
+        """Ends a `pin`. No effect on blocks that nothing keeps."""
+    def remove(self, keys: Sequence[bytes]) -> int:
+        """Removes blocks. Those that are being written or loaded, and those that are pinned, stay.
+        Returns the number that went. Until their space is used again, a restart finds them.
+        """
+    def finished(self) -> list[tuple[int, bool, list[bytes], float, int]]:
+        """The jobs that have ended since the last call: id, whether all was moved, the keys that
+        were, seconds, and bytes.
+        """
+    def drain(self) -> None:
+        """Waits until all jobs have ended; `finished` still returns them."""
+    def changes(self) -> list[tuple[bytes, bool]]:
+        """Blocks that came to the disk and went from it since the last call: key, and whether it
+        came.
+        """
+    def counts(
+        self,
+    ) -> list[
+        tuple[
+            Literal["stored", "loaded", "evicted", "declined", "damaged", "failed"],
+            int,
+        ]
+    ]:
+        """Counts of blocks since the start: stored, loaded, evicted, declined (no room), damaged
+        and failed.
+        """
+    def close(self) -> None:
+        """Ends what runs and closes the folder."""
