@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._native import PrefixCache, Use
     from .commands import analyze, lint, plan, replay, simulate, synth, why
     from .program import HeadstartError
     from .results import Analysis, Explanation, Lint, Plan, Replay, Simulation
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("analyze", "lint", "plan", "replay", "simulate", "synth", "why"), "commands"),
     "HeadstartError": "program",
+    **dict.fromkeys(("PrefixCache", "Use"), "_native"),
     **dict.fromkeys(("Analysis", "Explanation", "Lint", "Plan", "Replay", "Simulation"), "results"),
 }
 
@@ -32,8 +34,10 @@ __all__ = [
     "HeadstartError",
     "Lint",
     "Plan",
+    "PrefixCache",
     "Replay",
     "Simulation",
+    "Use",
     "analyze",
     "lint",
     "plan",

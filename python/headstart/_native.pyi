@@ -6,7 +6,7 @@ of another type raises `TypeError`, and one with a number that does not fit rais
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, final
+from typing import Literal, Protocol, SupportsFloat, final
 
 from typing_extensions import Buffer
 
@@ -41,6 +41,31 @@ class Use:
     @property
     def now(self) -> int:
         """The time, nanoseconds."""
+    @property
+    def turn(self) -> int:
+        """User messages up to this request, from 1; 0 where that is unknown."""
+    @property
+    def kind(self) -> int:
+        """The kind of request, a number."""
+    @property
+    def session(self) -> int | None:
+        """The conversation, a number; `None` where that is unknown."""
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of the answer; `None` where they are unknown."""
+    @property
+    def p_continue(self) -> float | None:
+        """The predicted probability that the conversation continues, if there is one."""
+
+class Policy(Protocol):
+    """An eviction policy that is written in Python, for `PrefixCache`. The name is for type
+    checkers: the module has no class `Policy`.
+    """
+
+    def use(
+        self, blocks: list[int], hits: int, of: Use
+    ) -> Sequence[SupportsFloat] | Buffer:
+        """A request used `blocks`. Returns a score for each of them; see `PrefixCache`."""
 
 @final
 class PrefixCache:
@@ -49,19 +74,42 @@ class PrefixCache:
 
     A block is a number, or a key of bytes, that stands for its tokens and all tokens before it.
 
-    Raises `ValueError` for a policy that is not known.
+    `policy` is a name of `POLICIES` with its options, or an object with a method
+    `use(blocks, hits, of)`, which is called once for each request. `blocks` are the slots, from 0
+    to `capacity - 1`, that hold the request's blocks, in prompt order. The first `hits` were cached
+    before; the others are new, whatever their slots held. `of` is the request. The method returns a
+    score for each block, as a list or an array. The block with the lowest score is evicted first;
+    of equal scores, any. A block with a cached block behind it stays until that one is gone,
+    whatever its score. A score holds until a request uses the block again.
+
+    >>> from headstart import PrefixCache, Use
+    >>> class Lru:
+    ...     clock = 0
+    ...     def use(self, blocks, hits, of):
+    ...         self.clock += len(blocks)
+    ...         return range(self.clock, self.clock - len(blocks), -1)
+    >>> cache = PrefixCache(Lru(), capacity=4)
+    >>> [cache.serve(prompt, Use(now)) for now, prompt in enumerate([[1, 2, 3], [1, 2, 4], [1, 2]])]
+    [0, 2, 2]
+
+    Raises `ValueError` for a policy that is not known, and for a capacity of 0 or of 2**32 blocks
+    and more; `TypeError` for an object that is no policy.
     """
 
     def __new__(
-        cls, policy: str = "hazard", *, capacity: int, block_tokens: int = 16
+        cls, policy: str | Policy = "hazard", *, capacity: int, block_tokens: int = 16
     ) -> PrefixCache: ...
     def serve(
-        self, blocks: Sequence[int | bytes], of: Use, *, step: int | None = None
+        self, blocks: Sequence[int | bytes] | Buffer, of: Use, *, step: int | None = None
     ) -> int:
         """Serves a request: looks up the leading `blocks`, and caches the others. Returns the hits.
+        `blocks` are numbers or keys in a list, or an array of whole numbers.
 
         With `step` blocks are cached as an engine does: it evicts for `step` blocks at once, and
         may decline none. Otherwise they are cached one by one, and a policy may decline a block.
+
+        An exception of a policy written in Python is raised behind the request, which has been
+        served by then. Blocks of it that have no score go first.
         """
     @property
     def lookups(self) -> int:

@@ -3,10 +3,12 @@
 //! It wraps and decides nothing. Bytes that Python passes are keys of an engine; errors are Python
 //! exceptions with a message that says what to do.
 
+mod blocks;
 mod key;
 mod line;
 mod mover;
 mod order;
+mod own_policy;
 mod prefix;
 mod region;
 mod tier;
