@@ -6,7 +6,8 @@ of another type raises `TypeError`, and one with a number that does not fit rais
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, Protocol, SupportsFloat, final
+from types import TracebackType
+from typing import Any, Literal, Protocol, SupportsFloat, final
 
 from typing_extensions import Buffer
 
@@ -280,3 +281,115 @@ class DiskTier:
         """
     def close(self) -> None:
         """Ends what runs and closes the folder."""
+
+@final
+class Index:
+    r"""An index of the prefixes that each worker of a fleet has cached, learned from the KV events
+    of vLLM, SGLang and other engines with the same format. The gateway routes by the same index.
+
+    `block_tokens` is the block size of workers that have told none; events tell theirs. Above about
+    `max_bytes` of memory the index forgets what was not used for the longest time.
+
+    An index is a context manager, which closes it, and its methods may be called from any thread.
+
+    >>> from headstart import Index
+    >>> with Index() as index:
+    ...     block = b"\x96\xabBlockStored\x91\x07\xc0\x94\x01\x02\x03\x04\x04\xc0"
+    ...     index.apply("a", b"\x92\x01\x91" + block)
+    ...     index.overlap([1, 2, 3, 4, 5])
+    1
+    {'a': 4}
+
+    Raises `ValueError` for a block size of 0.
+    """
+
+    def __new__(cls, block_tokens: int | None = 16, *, max_bytes: int = 1073741824) -> Index: ...
+    def __enter__(self) -> Index: ...
+    def __exit__(
+        self,
+        *_exception: type[BaseException] | BaseException | TracebackType | None,
+    ) -> None: ...
+    def apply(self, worker: str, payload: bytes) -> int:
+        """Takes over one batch of events of a worker, which becomes known by its first one.
+        `payload` is the last frame of a message of its publisher. Returns the number of events that
+        were understood; `decode_events` tells why others were not.
+
+        Batches of a worker are applied in the order of the calls. Nothing notices one that is
+        missing; `follow` does.
+
+        Raises `ValueError` for bytes that are no batch of events, which change nothing, and for a
+        worker that is followed.
+        """
+    def follow(
+        self,
+        endpoint: str,
+        *,
+        worker: str,
+        replay: str | None = None,
+        topic: str = "",
+        rank: int | None = None,
+    ) -> None:
+        """Follows the events of a worker from its publisher, on a thread in the background, until
+        `forget` or `close`. Returns at once; the publisher need not be there yet, and may restart.
+
+        `endpoint` and `replay` are the addresses of the engine's `endpoint` and `replay_endpoint`;
+        without `replay` events that were missed are lost. `topic` is the start of the topics that
+        are wanted, and `rank` the data-parallel rank that batches should name. Each rank of an
+        engine is a worker with an address of its own. What `apply` said of the worker is forgotten.
+
+        Raises `ValueError` for what is no address to connect to, and for a worker that is followed.
+        """
+    def overlap(
+        self,
+        tokens: Sequence[int] | Buffer,
+        *,
+        salt: str | None = None,
+        adapter: str | None = None,
+        device_only: bool = False,
+    ) -> dict[str, int]:
+        """The leading tokens of a prompt that each worker has cached, in whole blocks; workers that
+        have none of it are left out. `tokens` is a list or an array of 32 or 64 bits.
+
+        `salt` and `adapter` are the cache salt and the LoRA adapter of the request. With
+        `device_only` blocks in host memory and below do not count.
+
+        Blocks count for five minutes after events that may have removed them were lost.
+        """
+    def workers(self) -> list[str]:
+        """The names of the workers that are known, in alphabetical order."""
+    def stream(self, worker: str) -> dict[str, Any] | None:
+        """The state of a worker's event stream; `None` where the worker is not followed.
+
+        `status` is `down`, `replaying`, `partial` (something is missing for good) or `complete`.
+        `problem` is a text with a suggested fix, or `None`. `applied_batches`, `lost_batches`,
+        `damaged_batches` (something of them was skipped), `bad_messages` and `restarts` count since
+        `follow`.
+        """
+    def forget(self, worker: str) -> None:
+        """Forgets a worker and what it holds, and follows it no longer. No effect on one that is
+        not known.
+        """
+    def close(self) -> None:
+        """Ends all subscriptions. Other calls raise `RuntimeError` from then on; another `close`
+        does nothing.
+        """
+
+def decode_events(payload: bytes) -> list[dict[str, Any]]:
+    r"""The events of a payload: the last frame of a message of vLLM's or SGLang's event publisher.
+
+    An event is a dict, whose `type` is `BlockStored`, `BlockRemoved` or `AllBlocksCleared`. Its
+    other keys have the names of vLLM's map form, but for these: `medium` is `device`, `host`,
+    `disk` or `remote`; `group_idx` is 0 where the engine names none; `attention` is `full`,
+    `window` or `state`, and `window` its tokens; `lookahead` is the number of tokens behind a block
+    that its hash covers too; `extra` is `None`, or one item for each block: the bytes that set it
+    apart, such as an image. Hashes are the low 128 bits. `token_ids` may be empty.
+
+    An event that was left out has the type `Skipped`, a `reason`, and says whether it
+    `may_have_removed` blocks.
+
+    >>> from headstart import decode_events
+    >>> decode_events(b"\x92\x01\x91\x91\xb0AllBlocksCleared")
+    [{'type': 'AllBlocksCleared'}]
+
+    Raises `ValueError` for bytes that are no batch of events.
+    """

@@ -54,6 +54,8 @@ def written(function: ast.FunctionDef, is_method: bool) -> list[Parameter]:
     found = [(name, kind, at >= first_default) for at, (name, kind) in enumerate(positional)]
     for it, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         found.append((it.arg, "KEYWORD_ONLY", default is not None))
+    if arguments.vararg:
+        found.append((arguments.vararg.arg, "VAR_POSITIONAL", False))
     return found[1:] if is_method else found
 
 
