@@ -7,9 +7,26 @@ of another type raises `TypeError`, and one with a number that does not fit rais
 from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Protocol, SupportsFloat, final
+from typing import Any, Literal, Protocol, SupportsFloat, final, type_check_only
 
 from typing_extensions import Buffer
+
+__all__ = [
+    "DiskTier",
+    "EvictionOrder",
+    "Index",
+    "POLICIES",
+    "PrefixCache",
+    "Use",
+    "decode_events",
+]
+
+@type_check_only
+class _Array(Protocol):
+    """An array of numpy, which is no `Buffer` to type checkers before Python 3.12."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
 
 POLICIES: list[str]
 """Names of the eviction policies, as in `headstart replay --policy`."""
@@ -58,6 +75,7 @@ class Use:
     def p_continue(self) -> float | None:
         """The predicted probability that the conversation continues, if there is one."""
 
+@type_check_only
 class Policy(Protocol):
     """An eviction policy that is written in Python, for `PrefixCache`. The name is for type
     checkers: the module has no class `Policy`.
@@ -65,7 +83,7 @@ class Policy(Protocol):
 
     def use(
         self, blocks: list[int], hits: int, of: Use
-    ) -> Sequence[SupportsFloat] | Buffer:
+    ) -> Sequence[SupportsFloat] | Buffer | _Array:
         """A request used `blocks`. Returns a score for each of them; see `PrefixCache`."""
 
 @final
@@ -101,7 +119,11 @@ class PrefixCache:
         cls, policy: str | Policy = "hazard", *, capacity: int, block_tokens: int = 16
     ) -> PrefixCache: ...
     def serve(
-        self, blocks: Sequence[int | bytes] | Buffer, of: Use, *, step: int | None = None
+        self,
+        blocks: Sequence[int | bytes] | Buffer | _Array,
+        of: Use,
+        *,
+        step: int | None = None,
     ) -> int:
         """Serves a request: looks up the leading `blocks`, and caches the others. Returns the hits.
         `blocks` are numbers or keys in a list, or an array of whole numbers.
@@ -194,7 +216,7 @@ class DiskTier:
         cls,
         folder: str | PathLike[str],
         budget_bytes: int,
-        rows: Buffer,
+        rows: Buffer | _Array,
         identity: bytes,
         *,
         policy: str = "hazard",
@@ -341,7 +363,7 @@ class Index:
         """
     def overlap(
         self,
-        tokens: Sequence[int] | Buffer,
+        tokens: Sequence[int] | Buffer | _Array,
         *,
         salt: str | None = None,
         adapter: str | None = None,
