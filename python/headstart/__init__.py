@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._native import Index, PrefixCache, Use, decode_events
     from .commands import analyze, lint, plan, replay, simulate, synth, why
     from .program import HeadstartError
     from .results import Analysis, Explanation, Lint, Plan, Replay, Simulation
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("analyze", "lint", "plan", "replay", "simulate", "synth", "why"), "commands"),
     "HeadstartError": "program",
+    **dict.fromkeys(("Index", "PrefixCache", "Use", "decode_events"), "_native"),
     **dict.fromkeys(("Analysis", "Explanation", "Lint", "Plan", "Replay", "Simulation"), "results"),
 }
 
@@ -30,11 +32,15 @@ __all__ = [
     "Analysis",
     "Explanation",
     "HeadstartError",
+    "Index",
     "Lint",
     "Plan",
+    "PrefixCache",
     "Replay",
     "Simulation",
+    "Use",
     "analyze",
+    "decode_events",
     "lint",
     "plan",
     "replay",

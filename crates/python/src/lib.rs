@@ -3,10 +3,15 @@
 //! It wraps and decides nothing. Bytes that Python passes are keys of an engine; errors are Python
 //! exceptions with a message that says what to do.
 
+mod arrays;
+mod blocks;
+mod events;
+mod index;
 mod key;
 mod line;
 mod mover;
 mod order;
+mod own_policy;
 mod prefix;
 mod region;
 mod tier;
@@ -17,6 +22,10 @@ use pyo3::prelude::*;
 /// Native parts of the package `headstart`.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::events::decode_events;
+    #[pymodule_export]
+    use crate::index::WorkerIndex;
     #[pymodule_export]
     use crate::order::EvictionOrder;
     #[pymodule_export]

@@ -55,6 +55,36 @@ impl Use {
         self.0.now.0
     }
 
+    /// User messages up to this request, from 1; 0 where that is unknown.
+    #[getter]
+    fn turn(&self) -> u16 {
+        self.0.turn
+    }
+
+    /// The kind of request, a number.
+    #[getter]
+    fn kind(&self) -> u16 {
+        self.0.request_type
+    }
+
+    /// The conversation, a number; `None` where that is unknown.
+    #[getter]
+    fn session(&self) -> Option<u64> {
+        self.0.session.map(|session| session.0)
+    }
+
+    /// Tokens of the answer; `None` where they are unknown.
+    #[getter]
+    fn output_tokens(&self) -> Option<u32> {
+        self.0.output_tokens
+    }
+
+    /// The predicted probability that the conversation continues, if there is one.
+    #[getter]
+    fn p_continue(&self) -> Option<f64> {
+        self.0.p_continue.map(Probability::value)
+    }
+
     fn __repr__(&self) -> String {
         let Access { now, turn, request_type, .. } = self.0;
         format!("Use(now={}, turn={turn}, kind={request_type})", now.0)

@@ -101,7 +101,17 @@ static CRATES: [CrateRow; 25] = {
             "python",
             5,
             Edge,
-            &["core", "cache", "router", "trace", "predict", "store", "sim", "analysis"],
+            &[
+                "core",
+                "cache",
+                "router",
+                "trace",
+                "predict",
+                "store",
+                "kv-events",
+                "sim",
+                "analysis",
+            ],
         ),
         row("xtask", 0, Edge, &[]),
     ]
