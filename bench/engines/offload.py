@@ -35,7 +35,15 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 
-from prompts import BLOCK_BYTES, BLOCK_TOKENS, Prompt, prompts_of, tokens_of, write_model
+from prompts import (
+    BLOCK_BYTES,
+    BLOCK_TOKENS,
+    Prompt,
+    block_tokens,
+    prompts_of,
+    tokens_of,
+    write_model,
+)
 from server import Answer, Server, ServerSetup
 
 PAGE_BYTES = 4096
@@ -179,7 +187,7 @@ def simulate(
     if options.eviction == "lru":
         models["rules"] = Rules(options, device_blocks, Lru(options.cpu_chunks)).run(prompts)
     with contextlib.suppress(ImportError):
-        models["manager"] = Rules(options, device_blocks, Manager(options)).run(prompts)
+        models["manager"] = Rules(options, device_blocks, Manager(options, prompts)).run(prompts)
     return models
 
 
@@ -365,9 +373,10 @@ class Lru:
 
 
 class Manager:
-    """vLLM's own manager, with the eviction policy of the server."""
+    """vLLM's own manager, with the eviction policy and the keys of the server: some policies learn
+    from a sample of the keys."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, prompts: list[Prompt]) -> None:
         from vllm.v1.kv_offload import base
         from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 
@@ -384,6 +393,7 @@ class Manager:
             cache_policy_module_path=options.eviction_module,
         )
         self._num_requests = 0
+        self._keys = server_keys(prompts)
 
     @contextlib.contextmanager
     def request(self, chunks, hints: dict):
@@ -419,7 +429,26 @@ class Manager:
         return True
 
     def _key(self, chunk: int) -> bytes:
-        return self._base.make_offload_key(chunk.to_bytes(32, "big"), 0)
+        return self._base.make_offload_key(self._keys[chunk], 0)
+
+
+def server_keys(prompts: list[Prompt]) -> dict[int, bytes]:
+    """vLLM's keys of the prompts' blocks. PYTHONHASHSEED is the server's."""
+    os.environ["PYTHONHASHSEED"] = "0"
+    from vllm.utils.hashing import get_hash_fn_by_name
+    from vllm.v1.core import kv_cache_utils
+
+    function = get_hash_fn_by_name("sha256")
+    kv_cache_utils.init_none_hash(function)
+    keys: dict[int, bytes] = {}
+    for prompt in prompts:
+        before = None
+        for block in prompt.blocks:
+            if block not in keys:
+                tokens = block_tokens(block)
+                keys[block] = kv_cache_utils.hash_block_tokens(function, before, tokens)
+            before = keys[block]
+    return keys
 
 
 # The report

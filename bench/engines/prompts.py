@@ -60,13 +60,16 @@ def prompts_of(trace: pathlib.Path, num_requests: int, max_blocks: int) -> list[
     return prompts
 
 
+def block_tokens(block: int) -> list[int]:
+    """The tokens of a whole block."""
+    return random.Random(f"block {block}").choices(range(FIRST_TOKEN, TOKENS_END), k=BLOCK_TOKENS)
+
+
 def tokens_of(prompt: Prompt, number: int) -> list[int]:
     """`number` is the request's, and decides about the tail."""
     tokens: list[int] = []
     for block in prompt.blocks:
-        tokens += random.Random(f"block {block}").choices(
-            range(FIRST_TOKEN, TOKENS_END), k=BLOCK_TOKENS
-        )
+        tokens += block_tokens(block)
     return tokens + random.Random(f"tail {number}").choices(
         range(FIRST_TOKEN, TOKENS_END), k=prompt.tail_tokens
     )

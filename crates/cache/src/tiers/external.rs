@@ -327,6 +327,61 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_come_late_change_no_order() {
+        for policy in NAMES {
+            let mut rng = Rng::new(3);
+            let mut tiers = [tier(policy, 40), tier(policy, 40)];
+            for step in 1..400_u64 {
+                // A conversation of 20, which grows.
+                let session = rng.below(20) as u64;
+                let access = Access {
+                    turn: 1 + rng.below(3) as u16,
+                    request_type: rng.below(3) as u16,
+                    session: Some(headstart_core::SessionId(session)),
+                    finish: headstart_core::FinishKind::ToolCalls,
+                    output_tokens: Some(rng.below(200) as u32),
+                    ..Access::at(Nanos(step * 1_000_000_000))
+                };
+                let length = 1 + rng.below(8) as u64;
+                let chain: Vec<_> =
+                    (0..length).map(|at| name(1_000 * (session + 1) + at)).collect();
+                let known = chain.iter().take_while(|&&unit| tiers[0].holds(unit)).count();
+                let count = chain.len() - known;
+                let keep = &chain[..known];
+                let [first, second] = &mut tiers;
+                for &unit in keep {
+                    assert!(first.pin(unit) && second.pin(unit));
+                }
+                for (&unit, &other) in keep.iter().zip(keep.iter().rev()) {
+                    first.unpin(unit);
+                    second.unpin(other);
+                }
+                if first.free() < count {
+                    let wanted = count - first.free();
+                    let evicted = first.evict(wanted, keep, access.now);
+                    assert_eq!(evicted, second.evict(wanted, keep, access.now), "{policy} {step}");
+                }
+                let fresh = &chain[known..];
+                for tier in [&mut *first, &mut *second] {
+                    for (at, &unit) in fresh.iter().enumerate() {
+                        let parent = (known + at).checked_sub(1).map(|before| chain[before]);
+                        let access = Access { offset: (known + at) as u32, ..access };
+                        assert!(tier.insert(unit, parent, &access));
+                    }
+                }
+                fresh.iter().for_each(|&unit| first.commit(unit));
+                first.touch(&chain, &access);
+                second.touch(&chain, &access);
+                // vLLM tells of them in any order.
+                let mut late = fresh.to_vec();
+                while !late.is_empty() {
+                    second.commit(late.swap_remove(rng.below(late.len())));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_prompt_larger_than_the_tier_has_room_for_its_head() {
         let setting = Setting { capacity: 4, block_tokens: 16 };
         let mut tier = ExternalTier::below(4, by_name("lru", setting).expect("a policy"));
