@@ -66,7 +66,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, ResidentBlock, Update};
+use headstart_router::index::{Overlaps, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
@@ -283,6 +283,10 @@ impl PrefixIndex for SharedIndex {
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         self.shared.local.overlaps(prompt, now, answer);
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.shared.local.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

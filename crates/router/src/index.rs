@@ -46,6 +46,7 @@ mod left_right;
 mod lengths;
 mod lookup_hybrid;
 mod lookup_single_group;
+mod lookup_tiers;
 mod marks;
 mod names;
 mod overflow;
@@ -61,6 +62,7 @@ mod spot;
 mod standing;
 mod sync;
 mod table;
+mod tier_tokens;
 mod tombstones;
 mod view;
 mod view_change;
@@ -81,6 +83,7 @@ pub use keys::{KeyChain, PromptKeys};
 pub use lengths::Overlap;
 pub use overlaps::Overlaps;
 pub use run_index::RunIndex;
+pub use tier_tokens::TierTokens;
 
 /// Time for which a replica is assumed to hold a prompt that was sent to it. Published value
 /// (llm-d): longer than a usual prefill, and short enough that a lost request does little harm.
@@ -120,6 +123,11 @@ pub trait PrefixIndex: Send + Sync {
     /// Writes the overlap of a prompt with each replica into `answer`, by ascending replica;
     /// replicas without any are left out. Never waits for a running update.
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps);
+
+    /// Returns the overlap of a prompt with one replica, tier by tier: for the device and for all
+    /// tiers, what [`Self::overlaps`] says. Takes longer per replica, so ask for one that is
+    /// chosen. Never waits for a running update.
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens;
 
     /// Visits all that is held at `now`, in no order. For dumps and tests: updates may wait.
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock));
@@ -215,6 +223,10 @@ impl PrefixIndex for Empty {
 
     fn overlaps(&self, _prompt: &PromptKeys, _now: Nanos, answer: &mut Overlaps) {
         answer.clear();
+    }
+
+    fn tier_tokens(&self, _: &PromptKeys, _replica: ReplicaId, _now: Nanos) -> TierTokens {
+        TierTokens::default()
     }
 
     fn residents(&self, _now: Nanos, _visit: &mut dyn FnMut(ResidentBlock)) {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headstart_core::block::{Medium, Namespace};
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
 
-use crate::index::PromptKeys;
+use crate::index::{PromptKeys, TierTokens};
 
 /// One request to place: what the edge knows of it, and what a look-up adds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +62,8 @@ pub struct Decision {
     pub replica: ReplicaId,
     /// Leading prompt tokens that it is thought to hold, in any tier.
     pub overlap_tokens: usize,
+    /// The same by tier.
+    pub tier_tokens: TierTokens,
     /// Length of the prompt.
     pub prompt_tokens: usize,
     /// All that passed the filters, the chosen one among them, by ascending replica.

@@ -24,7 +24,7 @@ use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng, RouteKey};
 use crate::homes::Homes;
 use crate::index::{
     ApproximateConfig, ApproximateIndex, IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys,
-    Update,
+    TierTokens, Update,
 };
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
 use crate::pick::ScoredCandidate;
@@ -246,6 +246,8 @@ impl Router {
             is_exact: !request.lacks_tokens(),
             work_s: work_s(view, prompt_tokens),
         };
+        // Before the assumption below, by which the device holds all of the prompt.
+        let tier_tokens = self.tier_tokens(view, keys, request.now);
         if let Some(keys) = keys {
             self.index.update(replica, Update::Assume(keys), request.now);
         }
@@ -257,6 +259,7 @@ impl Router {
         Ok(Decision {
             replica,
             overlap_tokens,
+            tier_tokens,
             prompt_tokens,
             candidates: {
                 let candidate = |scored: &ScoredCandidate| candidate(scored, prompt_tokens);
@@ -395,6 +398,21 @@ impl Router {
             set_home_lead(&mut views, home, request.lacks_tokens());
         }
         views
+    }
+
+    /// Splits the overlap of the chosen replica by tier.
+    fn tier_tokens(
+        &self,
+        chosen: &ReplicaView,
+        keys: Option<&PromptKeys>,
+        now: Nanos,
+    ) -> TierTokens {
+        // In most choices the device holds all, and nothing needs to be looked up.
+        let is_lower = chosen.device_tokens < chosen.any_tier_tokens;
+        match keys.filter(|_| is_lower) {
+            Some(keys) => self.index.tier_tokens(keys, chosen.replica, now),
+            None => TierTokens::on_device(chosen.any_tier_tokens as u32),
+        }
     }
 
     fn reserve(

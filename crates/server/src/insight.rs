@@ -30,6 +30,7 @@ use headstart_core::{Nanos, ReplicaId, RouteKey};
 use headstart_index_sync::random_key;
 use headstart_insight::loss::{Attributor, AttributorConfig, ServedTokens};
 use headstart_insight::text::Sketch;
+use headstart_router::index::TierTokens;
 use headstart_router::{Decision, RouteRequest};
 
 use crate::lock::lock;
@@ -69,6 +70,8 @@ pub struct Observation {
     replica: ReplicaId,
     prompt_tokens: u32,
     predicted_tokens: u32,
+    /// Tiers of the chosen replica that held the prompt's front when it was placed.
+    held: TierTokens,
     block_size: u32,
     tenant: Option<String>,
     prefix: Option<RouteKey>,
@@ -88,10 +91,11 @@ impl Observation {
         self.served = Some(ServedTokens { tiers: tokens, load_failed: 0 });
     }
 
-    /// The engine said how many it found, and not where.
+    /// The engine said how many it found, and not where: they were where the index knew them.
     pub fn serve_somewhere(&mut self, tokens: usize) {
+        let tiers = self.held.split(u32::try_from(tokens).unwrap_or(u32::MAX));
         // A split by tier that came first is kept; a bare count says less.
-        self.served.get_or_insert(ServedTokens::by_device(tokens as u32));
+        self.served.get_or_insert(ServedTokens { tiers, load_failed: 0 });
     }
 
     /// Its answer is complete, or says enough.
@@ -219,6 +223,7 @@ impl Insight {
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
             predicted_tokens: predicted as u32,
+            held: decision.tier_tokens,
             block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
             // A key covers its block and all before it. The 16th one names the first 256 tokens,

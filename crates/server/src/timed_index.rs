@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, ResidentBlock, Update};
+use headstart_router::index::{Overlaps, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 
 use crate::metrics::IndexMetrics;
@@ -50,6 +50,10 @@ impl PrefixIndex for TimedIndex {
         let start = Instant::now();
         self.inner.overlaps(prompt, now, answer);
         self.metrics.lookup.observe(start.elapsed().as_secs_f64());
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.inner.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

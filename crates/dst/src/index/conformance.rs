@@ -4,9 +4,9 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use headstart_core::{CacheEvent, Nanos, ReplicaId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, Tier};
 use headstart_router::PrefixIndex;
-use headstart_router::index::{Overlap, Overlaps, ResidentBlock, Update};
+use headstart_router::index::{Overlap, Overlaps, ResidentBlock, TierTokens, Update};
 
 use world::{OperationGenerator, Path, TestFleet};
 
@@ -75,6 +75,18 @@ fn ask(index: &dyn PrefixIndex, path: &Path, now: Nanos) -> Vec<Overlap> {
     answer.iter().collect()
 }
 
+/// Asks for the tiers of each replica, by ascending replica.
+fn ask_tiers(
+    world: &OperationGenerator,
+    index: &dyn PrefixIndex,
+    path: &Path,
+    now: Nanos,
+) -> Vec<TierTokens> {
+    let keys = index.hash(path.prompt());
+    let replicas = world.fleet.replicas();
+    replicas.map(|(replica, _)| index.tier_tokens(&keys, replica, now)).collect()
+}
+
 fn check_answers(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: u64) {
     let path = world.question();
     let overlaps = ask(index, &path, world.now);
@@ -82,6 +94,13 @@ fn check_answers(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: 
     assert_eq!(overlaps, again, "asking changed the answer, seed {seed}");
     let is_sorted = overlaps.is_sorted_by(|a, b| a.replica < b.replica);
     assert!(is_sorted, "overlaps are sorted, seed {seed}");
+    let tiers = ask_tiers(world, index, &path, world.now);
+    for ((replica, _), tiers) in world.fleet.replicas().zip(tiers) {
+        let overlap = overlaps.iter().find(|overlap| overlap.replica == replica);
+        let lengths = overlap.map_or((0, 0), |one| (one.device_tokens, one.any_tier_tokens));
+        let told = (tiers.within(Tier::Device), tiers.within(Tier::Remote));
+        assert_eq!(told, lengths, "tiers are the overlap's, seed {seed}: {tiers:?}");
+    }
     for overlap in overlaps {
         let any = overlap.any_tier_tokens;
         assert!(
@@ -121,6 +140,11 @@ fn compare(
         if found != expected {
             let question = format!("{path:?} at {now:?}");
             return Err(format!("{found:?} instead of {expected:?} for {question}"));
+        }
+        let (found, expected) = (ask_tiers(world, a, &path, now), ask_tiers(world, b, &path, now));
+        if found != expected {
+            let question = format!("{path:?} at {now:?}");
+            return Err(format!("tiers {found:?} instead of {expected:?} for {question}"));
         }
         let (found, expected) = (residents(a, now), residents(b, now));
         if found != expected {

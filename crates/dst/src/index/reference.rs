@@ -27,7 +27,7 @@ use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{
     BlockHash, CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier,
 };
-use headstart_router::index::{ASSUMPTION_TTL, DOUBT_TTL, ResidentBlock, Update};
+use headstart_router::index::{ASSUMPTION_TTL, DOUBT_TTL, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys};
 
 /// A [`PrefixIndex`] that is obviously right. It counts entries and nothing else.
@@ -82,7 +82,8 @@ struct PromptAssumption {
 /// Filter for the blocks that a question counts.
 #[derive(Clone, Copy)]
 struct OverlapLevel {
-    only_device: bool,
+    /// The farthest tier that counts.
+    within: Tier,
     with_doubtful: bool,
 }
 
@@ -330,8 +331,8 @@ impl Contents {
         let keys = question.prompt.of(group.shape);
         let is_there = |&key: &RouteKey| {
             let tiers = |tier| question.holdings.get(&(index, key, tier));
-            let counts = |tier: &Tier| !level.only_device || *tier == Tier::Device;
-            let mut held = TIERS.iter().filter(|tier| counts(tier)).filter_map(|&tier| tiers(tier));
+            let counting = TIERS.iter().filter(|&&tier| tier <= level.within);
+            let mut held = counting.filter_map(|&tier| tiers(tier));
             held.any(|&is_doubtful| level.with_doubtful || !is_doubtful)
                 || self.assumed.iter().any(|assumed| assumed.holds(key, question.now))
         };
@@ -401,19 +402,31 @@ impl PrefixIndex for ReferenceIndex {
         for (&replica, contents) in self.lock().iter() {
             let holdings = self.holdings(contents, now);
             let question = OverlapQuery { prompt, holdings: &holdings, now };
-            let run = |only_device, with_doubtful| {
-                contents.run(&question, OverlapLevel { only_device, with_doubtful })
+            let run = |within, with_doubtful| {
+                contents.run(&question, OverlapLevel { within, with_doubtful })
             };
             let overlap = Overlap {
                 replica,
-                device_tokens: run(true, true) as u32,
-                any_tier_tokens: run(false, true) as u32,
-                trusted_tokens: run(false, false) as u32,
+                device_tokens: run(Tier::Device, true) as u32,
+                any_tier_tokens: run(Tier::Remote, true) as u32,
+                trusted_tokens: run(Tier::Remote, false) as u32,
             };
             if overlap.any_tier_tokens > 0 {
                 answer.push(overlap);
             }
         }
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        let replicas = self.lock();
+        let Some(contents) = replicas.get(&replica) else {
+            return TierTokens::default();
+        };
+        let holdings = self.holdings(contents, now);
+        let question = OverlapQuery { prompt, holdings: &holdings, now };
+        TierTokens::new(TIERS.map(|within| {
+            contents.run(&question, OverlapLevel { within, with_doubtful: true }) as u32
+        }))
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

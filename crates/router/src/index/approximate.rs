@@ -15,7 +15,9 @@ use std::sync::Mutex;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier};
 
 use super::lengths::OverlapLength;
-use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
+use super::{
+    IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, TierTokens, Update,
+};
 use lru::LruKeys;
 
 /// Block size and limits of an approximate index.
@@ -70,6 +72,11 @@ impl ApproximateIndex {
         &keys[..keys.len().min(self.config.match_max)]
     }
 
+    fn known_tokens(&self, held: &LruKeys, keys: &[RouteKey]) -> u32 {
+        let known = keys.iter().take_while(|key| held.contains(**key)).count() as u32;
+        known * self.config.block_size
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ReplicaId, LruKeys>> {
         self.replicas.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -108,14 +115,21 @@ impl PrefixIndex for ApproximateIndex {
         answer.clear();
         let keys = self.leading(prompt);
         for (&replica, held) in self.lock().iter() {
-            let known = keys.iter().take_while(|key| held.contains(**key)).count() as u32;
-            let tokens = known * self.config.block_size;
+            let tokens = self.known_tokens(held, keys);
             // The trait leaves out replicas without any overlap.
             if tokens > 0 {
                 let length = OverlapLength { replica: replica.0, tokens };
                 answer.lengths.push(length.even());
             }
         }
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, _now: Nanos) -> TierTokens {
+        let replicas = self.lock();
+        let held = replicas.get(&replica);
+        let tokens = held.map_or(0, |held| self.known_tokens(held, self.leading(prompt)));
+        // Without events there are no tiers.
+        TierTokens::on_device(tokens)
     }
 
     fn residents(&self, _now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

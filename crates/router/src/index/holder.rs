@@ -11,6 +11,7 @@ use super::extent::OffsetSet;
 use super::lengths::Overlap;
 use super::overflow::More;
 use super::standing::{BlockPlace, BlockStanding};
+use super::tier_tokens::{ByTier, TIERS};
 
 /// One replica's part in a run.
 #[derive(Clone, Copy, Debug)]
@@ -119,11 +120,27 @@ impl<'a> RunHolder<'a> {
         Reach::of(self.lead.min(limit) * u32::from(is_usual))
     }
 
+    /// The same up to each tier, doubtful blocks included.
+    pub(super) fn reach_by_tier(self, group: u8, limit: u32, now: Nanos) -> ByTier {
+        match self.more {
+            Some(more) => more.reach_by_tier(group, limit, now),
+            None => [self.reach(group, limit, now).device; TIERS.len()],
+        }
+    }
+
     /// Whether `group` can use the block, level by level: 1 where it can.
     pub(super) fn usable(self, group: u8, offset: u32, now: Nanos) -> Reach {
         let is_usual = offset < self.lead && group == BlockPlace::USUAL.group;
         let plain = Reach::of(u32::from(is_usual));
         self.more.map_or(plain, |more| more.usable(group, offset, now))
+    }
+
+    /// The same up to each tier, doubtful blocks included.
+    pub(super) fn usable_by_tier(self, group: u8, offset: u32, now: Nanos) -> ByTier {
+        match self.more {
+            Some(more) => more.usable_by_tier(group, offset, now),
+            None => [self.usable(group, offset, now).device; TIERS.len()],
+        }
     }
 
     /// Whether doubts are held.

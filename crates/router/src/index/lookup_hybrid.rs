@@ -80,8 +80,9 @@ impl MixedScratch {
     }
 
     fn overlap(&self, prompt: &PromptKeys, replica: ReplicaId, needs: &[Need]) -> Overlap {
-        let tokens =
-            |level: fn(&Reach) -> u32| self.prefix(prompt.num_tokens(), needs, level) as u32;
+        let tokens = |level: fn(&Reach) -> u32| {
+            longest(prompt.num_tokens(), needs, &self.usable, level) as u32
+        };
         Overlap {
             replica,
             device_tokens: tokens(|usable| usable.device),
@@ -89,25 +90,31 @@ impl MixedScratch {
             trusted_tokens: tokens(|usable| usable.trusted),
         }
     }
+}
 
-    /// Tokens of the longest prefix that all groups can go on behind.
-    fn prefix(&self, num_tokens: usize, needs: &[Need], level: fn(&Reach) -> u32) -> usize {
-        // Each group may only shorten the prefix, so the loop ends.
-        let mut tokens = num_tokens;
-        loop {
-            let before = tokens;
-            for (need, usable) in needs.iter().zip(&self.usable) {
-                let size = need.shape.size as usize;
-                let most = (tokens / size).min(usable.len());
-                let can_go_on = |&blocks: &usize| {
-                    let last = blocks.checked_sub(1).map_or(0, |last| level(&usable[last]));
-                    last as usize >= needed(need, blocks)
-                };
-                tokens = (0..=most).rev().find(can_go_on).unwrap_or(0) * size;
-            }
-            if tokens == before {
-                return tokens;
-            }
+/// Tokens of the longest prefix that all groups can go on behind. `usable` has a list for each
+/// need; `level` reads an entry of it.
+pub(super) fn longest<T>(
+    num_tokens: usize,
+    needs: &[Need],
+    usable: &[Vec<T>],
+    level: impl Fn(&T) -> u32,
+) -> usize {
+    // Each group may only shorten the prefix, so the loop ends.
+    let mut tokens = num_tokens;
+    loop {
+        let before = tokens;
+        for (need, usable) in needs.iter().zip(usable) {
+            let size = need.shape.size as usize;
+            let most = (tokens / size).min(usable.len());
+            let can_go_on = |&blocks: &usize| {
+                let last = blocks.checked_sub(1).map_or(0, |last| level(&usable[last]));
+                last as usize >= needed(need, blocks)
+            };
+            tokens = (0..=most).rev().find(can_go_on).unwrap_or(0) * size;
+        }
+        if tokens == before {
+            return tokens;
         }
     }
 }
@@ -125,7 +132,8 @@ fn needed(need: &Need, blocks: usize) -> usize {
     }
 }
 
-fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<PromptPiece>) {
+/// The pieces of all of the prompt, also of those behind a hole.
+pub(super) fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<PromptPiece>) {
     path.clear();
     let mut depth = 0;
     while (depth as usize) < chain.keys.len() {

@@ -11,6 +11,7 @@ use headstart_core::{Nanos, Tier};
 use super::extent::OffsetSet;
 use super::holder::{EntryTally, Reach};
 use super::standing::{BlockPlace, BlockStanding, is_over, since_alone};
+use super::tier_tokens::{ByTier, TIERS};
 
 /// Planes per holder. There are a handful, unless many blocks were reported twice and removed once
 /// at different times; beyond it, the two oldest doubts of a place become one, never trusted again.
@@ -117,24 +118,9 @@ impl More {
 
     #[cold]
     pub(super) fn reach(&self, group: u8, limit: u32, now: Nanos) -> Reach {
-        // An assumption that is over stays until the writer ends it, so the time decides.
-        let is_current = |assumed: &&AssumedPrefix| now < assumed.until;
-        let current = self.assumed.iter().filter(is_current);
-        let assumed = current.map(|assumed| assumed.blocks).max().unwrap_or(0);
+        let from = self.assumed_at(now);
         let leading = |counts: fn(&Plane) -> bool| {
-            let mut end = assumed;
-            // Planes take turns, because each may continue where another ends.
-            loop {
-                let before = end;
-                for plane in self.planes.iter().filter(|plane| counts(plane)) {
-                    if plane.is_there(group, now) {
-                        end += plane.extent.run_from(end);
-                    }
-                }
-                if end == before || end >= limit {
-                    return end.min(limit);
-                }
-            }
+            self.leading(from, limit, |plane| counts(plane) && plane.is_there(group, now))
         };
         Reach {
             device: leading(|plane| plane.place.tier == Tier::Device),
@@ -143,10 +129,39 @@ impl More {
         }
     }
 
+    pub(super) fn reach_by_tier(&self, group: u8, limit: u32, now: Nanos) -> ByTier {
+        let from = self.assumed_at(now);
+        TIERS.map(|tier| {
+            let counts = |plane: &Plane| plane.place.tier <= tier && plane.is_there(group, now);
+            self.leading(from, limit, counts)
+        })
+    }
+
+    /// Blocks that are assumed at that time.
+    fn assumed_at(&self, now: Nanos) -> u32 {
+        // An assumption that is over stays until the writer ends it, so the time decides.
+        let is_current = |assumed: &&AssumedPrefix| now < assumed.until;
+        let current = self.assumed.iter().filter(is_current);
+        current.map(|assumed| assumed.blocks).max().unwrap_or(0)
+    }
+
+    /// Leading blocks, at most `limit`, that the planes that count hold behind the first `from`.
+    fn leading(&self, from: u32, limit: u32, counts: impl Fn(&Plane) -> bool) -> u32 {
+        let mut end = from;
+        // Planes take turns, because each may continue where another ends.
+        loop {
+            let before = end;
+            for plane in self.planes.iter().filter(|plane| counts(plane)) {
+                end += plane.extent.run_from(end);
+            }
+            if end == before || end >= limit {
+                return end.min(limit);
+            }
+        }
+    }
+
     pub(super) fn usable(&self, group: u8, offset: u32, now: Nanos) -> Reach {
-        let mut assumed = self.assumed.iter();
-        let is_assumed = assumed.any(|assumed| now < assumed.until && offset < assumed.blocks);
-        let mut usable = Reach::of(u32::from(is_assumed));
+        let mut usable = Reach::of(u32::from(offset < self.assumed_at(now)));
         for plane in &self.planes {
             if plane.is_there(group, now) && plane.extent.contains(offset) {
                 usable.any_tier = 1;
@@ -155,6 +170,14 @@ impl More {
             }
         }
         usable
+    }
+
+    pub(super) fn usable_by_tier(&self, group: u8, offset: u32, now: Nanos) -> ByTier {
+        let is_assumed = offset < self.assumed_at(now);
+        let is_there = |plane: &&Plane| plane.is_there(group, now) && plane.extent.contains(offset);
+        let planes = self.planes.iter().filter(is_there);
+        let nearest = planes.map(|plane| plane.place.tier).min();
+        TIERS.map(|tier| u32::from(is_assumed || nearest.is_some_and(|nearest| nearest <= tier)))
     }
 
     pub(super) fn set(

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`super::view`] | runs, holders, what replicas need of a prefix: what look-ups read |
 //! | [`super::walk`], [`super::lookup_hybrid`] | look-ups; with several cache groups |
+//! | [`super::lookup_tiers`] | what each tier of one replica holds of a prompt |
 //! | [`super::holders`], [`super::holder`], [`super::extent`] | what replicas hold of one run |
 //! | [`super::writer`] | updates: membership, assumptions, doubts that end |
 //! | [`super::replica`] | one replica's events: what is held, removed, departed |
@@ -38,12 +39,14 @@ use super::budget::Limits;
 use super::draft::ViewDraft;
 use super::dump::{DumpError, IndexDump};
 use super::left_right::{ReplayTarget, Twin};
-use super::question;
 use super::standing::{BlockStanding, is_over};
 use super::view::View;
 use super::view_change::ViewChange;
 use super::writer::IndexWriter;
-use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
+use super::{
+    IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, TierTokens, Update,
+};
+use super::{lookup_tiers, question};
 
 /// A [`PrefixIndex`] for the replicas of one model.
 #[derive(Debug)]
@@ -142,6 +145,10 @@ impl PrefixIndex for RunIndex {
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         self.twin.read(|view| question::overlaps(view, prompt, now, answer));
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.twin.read(|view| lookup_tiers::tier_tokens(view, prompt, replica, now))
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

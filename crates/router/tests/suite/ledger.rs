@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_dst::index::{ReferenceIndex, conformance};
 use headstart_router::index::ledger::{DepartedHandles, Ledger};
-use headstart_router::index::{Limits, Overlaps, ResidentBlock, Update};
+use headstart_router::index::{Limits, Overlaps, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys, RunIndex};
 
 /// Updates between two joins.
@@ -34,6 +34,10 @@ impl PrefixIndex for Reference {
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         self.0.overlaps(prompt, now, answer);
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.0.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
@@ -120,6 +124,11 @@ impl PrefixIndex for Rejoining {
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         let state = self.state.lock().unwrap();
         state.index.overlaps(prompt, now, answer);
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        let state = self.state.lock().unwrap();
+        state.index.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

@@ -52,6 +52,7 @@ impl Bench {
         let decision = Decision {
             replica: ReplicaId(chosen as u32),
             overlap_tokens: 0,
+            tier_tokens: TierTokens::default(),
             prompt_tokens: tokens.len(),
             candidates: (0..3).map(candidate).collect(),
             reservation: ReservationId(0),

@@ -11,7 +11,7 @@ use headstart_index_sync::shared::{
     Timeline, Timing,
 };
 use headstart_router::index::ledger::DepartedHandles;
-use headstart_router::index::{Limits, Overlaps, PrefixIndex, ResidentBlock, Update};
+use headstart_router::index::{Limits, Overlaps, PrefixIndex, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys, RunIndex};
 
 use crate::service::{eventually, eventually_about};
@@ -203,6 +203,10 @@ impl PrefixIndex for Gateway {
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         self.index.overlaps(prompt, now, answer);
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.index.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use headstart_core::{Nanos, ReplicaId};
 use headstart_dst::index::ReferenceIndex;
 use headstart_index_sync::shared::{GatewayRole, SharedIndex};
-use headstart_router::index::{Overlaps, PrefixIndex, ResidentBlock, Update};
+use headstart_router::index::{Overlaps, PrefixIndex, ResidentBlock, TierTokens, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys};
 
 use crate::gateway::{Common, Gateway, IDENTITY, residents};
@@ -169,6 +169,13 @@ impl PrefixIndex for Gateways {
         assert!(answer.iter().eq(other.iter()), "owner and reader");
     }
 
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        let state = self.state.lock().unwrap();
+        let told = state.owner.tier_tokens(prompt, replica, now);
+        assert_eq!(told, state.reader.tier_tokens(prompt, replica, now), "owner and reader");
+        told
+    }
+
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         let state = self.state.lock().unwrap();
         let (a, b) = (residents(&state.owner, now), residents(&state.reader, now));
@@ -238,6 +245,10 @@ impl PrefixIndex for Reference {
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         self.plain.overlaps(prompt, now, answer);
+    }
+
+    fn tier_tokens(&self, prompt: &PromptKeys, replica: ReplicaId, now: Nanos) -> TierTokens {
+        self.plain.tier_tokens(prompt, replica, now)
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

@@ -23,5 +23,6 @@ mod shadow;
 mod slow_upstreams;
 mod spans;
 mod support;
+mod upstream_tiers;
 mod upstreams;
 mod without_tokens;

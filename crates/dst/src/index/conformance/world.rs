@@ -184,7 +184,7 @@ impl OperationGenerator {
     }
 
     fn tier(&mut self) -> Tier {
-        [Tier::Device, Tier::Device, Tier::Host, Tier::Remote][self.rng.below(4)]
+        [Tier::Device, Tier::Device, Tier::Host, Tier::Disk, Tier::Remote][self.rng.below(5)]
     }
 
     fn group(&mut self, replica: ReplicaId) -> CacheGroup {

@@ -2,6 +2,7 @@
 //! which data-parallel rank was asked for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use axum::Json;
@@ -28,6 +29,7 @@ struct Seen {
     ranks: Mutex<Vec<Option<String>>>,
     health_checks: Mutex<usize>,
     metrics: Mutex<String>,
+    cached: Mutex<Option<usize>>,
 }
 
 /// The engine; gone when dropped.
@@ -83,6 +85,11 @@ impl FakeEngine {
     /// From now on its metrics are these.
     pub fn tell_metrics(&self, page: &str) {
         *self.seen.metrics.lock().expect("no panic") = page.to_owned();
+    }
+
+    /// From now on its answers count tokens, and say that `tokens` of the prompt were cached.
+    pub fn tell_cached(&self, tokens: usize) {
+        *self.seen.cached.lock().expect("no panic") = Some(tokens);
     }
 
     /// Ranks publish on neighbouring ports, and replay on others.
@@ -143,15 +150,20 @@ impl FakeEngine {
 
     /// The same from block `first` of the prompt on.
     pub fn store_from(&self, rank: usize, tokens: &[u32], first: usize) {
+        self.store_in(rank, tokens, first..tokens.len() / BLOCK, Tier::Device);
+    }
+
+    /// The same for some blocks of the prompt and another tier.
+    pub fn store_in(&self, rank: usize, tokens: &[u32], blocks: Range<usize>, tier: Tier) {
         let names = names(tokens);
-        for (at, name) in names.iter().enumerate().skip(first) {
+        for at in blocks {
             let stored = StoredBlocks {
-                blocks: vec![*name],
+                blocks: vec![names[at]],
                 parent: at.checked_sub(1).map(|before| names[before]),
                 tokens: tokens[at * BLOCK..(at + 1) * BLOCK].to_vec(),
                 block_size: BLOCK as u32,
                 extras: Vec::new(),
-                tier: Tier::Device,
+                tier,
                 group: CacheGroup::default(),
                 salt: None,
                 adapter: None,
@@ -215,11 +227,19 @@ async fn metrics(State(seen): Shared) -> String {
     seen.metrics.lock().expect("no panic").clone()
 }
 
-async fn complete(State(seen): Shared, headers: HeaderMap) -> Json<Value> {
+async fn complete(State(seen): Shared, headers: HeaderMap, Json(body): Json<Value>) -> Json<Value> {
     let rank = headers.get("x-data-parallel-rank");
     let rank = rank.map(|rank| rank.to_str().expect("text").to_owned());
     seen.ranks.lock().expect("no panic").push(rank);
-    Json(json!({"choices": [{"text": "x", "finish_reason": "length"}]}))
+    let mut answer = json!({"choices": [{"text": "x", "finish_reason": "length"}]});
+    if let Some(cached) = *seen.cached.lock().expect("no panic") {
+        answer["usage"] = json!({
+            "prompt_tokens": body["prompt"].as_array().map_or(0, Vec::len),
+            "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        });
+    }
+    Json(answer)
 }
 
 /// Returns this engine's names of a prompt's full blocks.
