@@ -74,10 +74,12 @@ def measure(options: argparse.Namespace, work: pathlib.Path) -> dict[str, list[f
     times: dict[str, list[float]] = {}
     unused = iter(range(len(lengths), len(prompts)))
     for speed in options.mb_s:
-        for _ in range(options.rounds):
-            for kind in KINDS:
+        for round_number in range(options.rounds):
+            # The same for each kind: what the CPU tier still has depends on it.
+            order = random.Random(f"{speed} {round_number}").sample(stored, len(stored))
+            kinds = random.Random(f"kinds {speed} {round_number}").sample(list(KINDS), len(KINDS))
+            for kind in kinds:
                 fresh = [next(unused) for _ in range(WARM_UP)]
-                order = random.Random(f"{speed} {kind}").sample(stored, len(stored))
                 with limited(work, speed) as groups:
                     answers = serve(setup(work, prompts, kind, groups), fresh + order)
                 for answer in answers[WARM_UP:]:

@@ -11,7 +11,7 @@ use headstart_core::cost::learned::LearnedCost;
 use super::plan::{Question, TierRun, plan_front};
 
 /// Bytes of the first load: enough that the bandwidth is seen, and not only the latency.
-const FIRST_BYTES: usize = 2 << 20;
+const FIRST_BYTES: usize = 512 << 10;
 
 /// Age at which a measured speed is tried again, nanoseconds.
 const STALE_NS: u64 = 30_000_000_000;
@@ -21,6 +21,16 @@ const TRIAL_SHARE: f64 = 0.1;
 
 /// Weight of what was measured before at each new load.
 const KEEP: f64 = 0.8;
+
+/// Steps with prompts that do not count: an engine's first ones load and compile code.
+const WARM_UP: u32 = 2;
+
+/// Fewest tokens of a step that counts.
+const FEWEST_TOKENS: usize = 64;
+
+/// Times the expected duration as which a slower step counts: one that had to wait for something
+/// else must not make computing look slow for long.
+const MOST_SURPRISE: f64 = 3.0;
 
 /// Most tokens of a step. Steps cost little beside their tokens, so the engine's own limit, which
 /// plug-ins do not hear of, hardly matters.
@@ -58,6 +68,7 @@ pub struct Advice {
 #[derive(Clone, Debug, Default)]
 pub struct LoadAdviser {
     engine: LearnedCost,
+    num_steps: u32,
     tier: Option<MeasuredTier>,
 }
 
@@ -76,12 +87,24 @@ impl LoadAdviser {
     /// The engine computed `entries` in one step: tokens before, and new ones.
     pub fn observe_step(&mut self, entries: &[(usize, usize)], seconds: f64) {
         let tokens = entries.iter().map(|&(_, new)| new).sum();
+        if tokens < FEWEST_TOKENS {
+            return;
+        }
+        self.num_steps = self.num_steps.saturating_add(1);
+        if self.num_steps <= WARM_UP {
+            return;
+        }
+        let expected_s = self.engine.engine(STEP_TOKENS, usize::MAX).map(|engine| {
+            let each = entries.iter();
+            each.map(|&(before, new)| engine.prefill_steps_s(before, new, Work::default())).sum()
+        });
+        let most_s: f64 = expected_s.map_or(f64::INFINITY, |seconds: f64| MOST_SURPRISE * seconds);
         let pairs = entries.iter().map(|&(before, new)| {
             let (before, new) = (before as u128, new as u128);
             new * before + new * (new + 1) / 2
         });
         let work = Work { tokens, ..Work::default() };
-        self.engine.observe(work, pairs.sum(), seconds);
+        self.engine.observe(work, pairs.sum(), seconds.min(most_s));
     }
 
     /// The tier loaded `bytes`, and was busy with them for `seconds`.
@@ -174,6 +197,9 @@ mod tests {
     /// Beside an engine that computes a unit in `unit_s`.
     fn adviser(unit_s: f64) -> LoadAdviser {
         let mut adviser = LoadAdviser::default();
+        for _ in 0..WARM_UP {
+            adviser.observe_step(&[(0, 1_000)], 10.0);
+        }
         for units in [4, 16, 64] {
             let tokens = units * UNIT_TOKENS;
             adviser.observe_step(&[(0, tokens)], units as f64 * unit_s);
@@ -213,9 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_had_to_wait_counts_little() {
+        let mut adviser = adviser(1e-3);
+        adviser.observe_load(10 * UNIT_BYTES, 10.0 * 2e-3, seconds(1));
+        for _ in 0..20 {
+            adviser.observe_step(&[(0, 60 * UNIT_TOKENS)], 60e-3);
+        }
+        adviser.observe_step(&[(0, 60 * UNIT_TOKENS)], 60.0);
+        assert_eq!(adviser.advise(&run(60), seconds(2)).units, 0);
+        // An engine that has become slower is believed.
+        for _ in 0..200 {
+            adviser.observe_step(&[(0, 60 * UNIT_TOKENS)], 0.3);
+        }
+        assert_eq!(adviser.advise(&run(60), seconds(2)).units, 60);
+    }
+
+    #[test]
     fn first_loads_and_trials_are_small() {
         let mut adviser = adviser(1e-3);
-        assert_eq!(adviser.advise(&run(60), seconds(1)).units, 32);
+        assert_eq!(adviser.advise(&run(60), seconds(1)).units, 8);
         adviser.observe_load(UNIT_BYTES, 5e-3, seconds(1));
         assert_eq!(adviser.advise(&run(60), seconds(30)).units, 0);
         // A tenth of 60 ms has room for one unit of 5 ms.

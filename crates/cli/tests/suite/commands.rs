@@ -296,3 +296,36 @@ fn bench_chat_compares_strategies_and_probes() {
     assert!(probe["prompt_tokens_mean"].as_f64().is_some_and(|tokens| tokens >= 2000.0));
     std::fs::remove_file(file).expect("cleans up");
 }
+
+#[test]
+fn vllm_args_are_json_that_names_each_part() {
+    let args = ["vllm-args", "./model", "--host-gib", "1.5", "--policy", "wa", "--json"];
+    let more = ["--disk", "/var/cache/kv", "--disk-gib", "2", "--kv-events-port", "5557"];
+    let output = headstart(&[&args[..], &more].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let extra = &found["--kv-transfer-config"]["kv_connector_extra_config"];
+    assert_eq!(extra["cpu_bytes_to_use"], 3 << 29);
+    assert_eq!(extra["eviction_policy"], "headstart-wa");
+    assert_eq!(extra["secondary_tiers"][0]["budget_gib"], 2.0);
+    assert_eq!(extra["secondary_tiers"][0]["policy"], "wa");
+    assert_eq!(found["--kv-transfer-config"]["kv_load_failure_policy"], "recompute");
+    assert_eq!(found["--kv-events-config"]["replay_endpoint"], "tcp://*:5567");
+
+    let shown = headstart(&["vllm-args", "M", "--host-gib", "1", "--kv-events-port", "5557"]);
+    let shown = text(&shown.stdout);
+    assert!(shown.starts_with("vllm serve M ") && shown.contains("kv=tcp://HOST:5557,"), "{shown}");
+    check_usage(&["vllm-args", "M"], "--host-gib");
+    check_usage(&["vllm-args", "M", "--host-gib", "1", "--disk", "/x"], "--disk-gib");
+    for (args, part) in [
+        ("vllm-args M --host-gib 0", "above 0"),
+        ("vllm-args M --host-gib nan", "above 0"),
+        ("vllm-args M --host-gib 1 --policy lur", "lru"),
+        ("vllm-args M --host-gib 1 --kv-events-port 65530", "65525"),
+        ("vllm-args M --host-gib 1 --disk /a'b --disk-gib 1", "--json"),
+    ] {
+        let output = headstart(&args.split(' ').collect::<Vec<_>>());
+        let complaint = text(&output.stderr);
+        assert!(!output.status.success() && complaint.contains(part), "{args}: {complaint}");
+    }
+}
