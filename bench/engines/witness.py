@@ -18,7 +18,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from headstart.vllm.tier import HeadstartTier
+from choices import AlwaysLoads
 from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager
 
 
@@ -71,8 +71,8 @@ class _Witness:
         return hashlib.blake2b(self._bytes[row].tobytes(), digest_size=16).hexdigest()
 
 
-class WitnessedHeadstart(_Witness, HeadstartTier):
-    """Headstart's tier."""
+class WitnessedHeadstart(_Witness, AlwaysLoads):
+    """Headstart's tier. It loads all that it has, or a small model would compute most of it."""
 
 
 class WitnessedFs(_Witness, FileSystemTierManager):

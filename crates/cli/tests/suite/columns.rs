@@ -12,8 +12,11 @@ use support::every::{self, Inputs};
 const COLUMNS: usize = 80;
 
 /// Commands that write for programs, with the reason.
-const FOR_PROGRAMS: &[(&str, &str)] =
-    &[("index dump", "one JSON object per line"), ("completions", "a script for a shell")];
+const FOR_PROGRAMS: &[(&str, &str)] = &[
+    ("index dump", "one JSON object per line"),
+    ("completions", "a script for a shell"),
+    ("vllm-args", "a command for a shell"),
+];
 
 /// Command lines that are refused: each error is wrapped.
 const WRONG: &[&str] = &[

@@ -10,6 +10,7 @@ const SHORT: &[(&str, &str)] = &[
     ("config init", "prints a template"),
     ("config show", "reads one small file"),
     ("completions", "prints a script"),
+    ("vllm-args", "prints a command"),
 ];
 
 /// Commands whose length is unknown, or is that of one answer, and which show the time only.

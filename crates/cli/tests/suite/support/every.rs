@@ -37,6 +37,7 @@ pub const SMALL: &[(&str, &str)] = &[
     ("bench fleet", "--trace fleet.jsonl --replicas 1 --strategies precise"),
     ("calibrate", "--max-prompt-tokens 64 --max-sequences 1 --answer-tokens 4 --rounds 1"),
     ("calibrate", "--derive qwen3-32b --gpu h100 --gpus 2"),
+    ("vllm-args", "./model --host-gib 1 --kv-events-port 5557"),
     ("index show", "--url {url}"),
     ("index dump", "--url {url}"),
     ("shadow", "--url {shadow}"),
