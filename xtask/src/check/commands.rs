@@ -16,10 +16,12 @@ use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// Commands that do not run here, by a part of them, and why.
-const SKIPPED: [(&str, &str); 23] = [
+const SKIPPED: [(&str, &str); 25] = [
     ("git clone", "fetches"),
     ("cargo ", "is cargo's own"),
     ("vllm ", "needs vLLM"),
+    ("lmcache ", "needs LMCache"),
+    ("VENV/", "is a pattern"),
     ("--upstream", "needs an engine"),
     ("--listen", "names a port"),
     ("s3://", "needs an object store"),
