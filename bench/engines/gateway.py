@@ -41,6 +41,7 @@ def main() -> None:
     add = parser.add_argument
     add("--headstart", type=pathlib.Path, required=True, help="the program")
     add("--vllm", type=pathlib.Path, default=pathlib.Path(sys.executable), help="Python of vLLM")
+    add("--strategy", default="cost", help="of the gateway [%(default)s]")
     add("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
     work = pathlib.Path(tempfile.mkdtemp(prefix="headstart-gateway-"))
@@ -90,7 +91,7 @@ def events_port(at: int) -> int:
 
 @contextlib.contextmanager
 def gateway(options: argparse.Namespace, work: pathlib.Path) -> Iterator[None]:
-    command = [str(options.headstart), "serve", "--strategy", "cost",
+    command = [str(options.headstart), "serve", "--strategy", options.strategy,
                "--listen", f"127.0.0.1:{GATEWAY_PORT}"]
     for at in range(2):
         events = f"kv=tcp://127.0.0.1:{events_port(at)}"

@@ -103,7 +103,7 @@ class HeadstartTier(SecondaryTierManager):
         self._num_rows = len(rows)
         # With several groups of layers, one group cannot decide for the others.
         self._has_choice = len(config.groups) == 1
-        self._plans: OrderedDict[str, _LoadPlan] = OrderedDict()
+        self._plans: OrderedDict[str, LoadPlan] = OrderedDict()
         self.offered: bytes | None = None
         """The key that `lookup` found last. The manager clears it."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)
@@ -200,11 +200,11 @@ class HeadstartTier(SecondaryTierManager):
                 self._plans.popitem(last=False)
         return plan.end is None or self._chains.offset(key) < plan.end
 
-    def _plan(self, key: bytes, req_context: Any) -> _LoadPlan:
+    def _plan(self, key: bytes, req_context: Any) -> LoadPlan:
         now = time.monotonic()
         block_tokens = self._chains.see(req_context) if self._has_choice else 0
         if not block_tokens:
-            return _LoadPlan(None, None, None, now)
+            return LoadPlan(None, None, None, now)
         chain = self._chains.of(req_context.req_id, key)
         first = self._chains.offset(key)
         # A run that does not fit the CPU tier would evict its own head, again and again.
@@ -216,7 +216,7 @@ class HeadstartTier(SecondaryTierManager):
             # Of the tail that is no whole block, its mean length.
             len(chain) * block_tokens + block_tokens // 2,
         )
-        return _LoadPlan(first + units, load_s, gain_s, now)
+        return LoadPlan(first + units, load_s, gain_s, now)
 
     def _see(self, req_context: Any) -> None:
         self._use = use_of(req_context, self._use.now)
@@ -243,7 +243,7 @@ def open_first_free(
 
 
 @dataclass
-class _LoadPlan:
+class LoadPlan:
     """How far the blocks of a request are loaded."""
 
     end: int | None

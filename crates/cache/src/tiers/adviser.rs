@@ -28,8 +28,8 @@ const WARM_UP: u32 = 2;
 /// Fewest tokens of a step that counts.
 const FEWEST_TOKENS: usize = 64;
 
-/// Times the expected duration as which a slower step counts: one that had to wait for something
-/// else must not make computing look slow for long.
+/// Times the expected duration as which a slower step or load counts: one that had to wait for
+/// something else must not make computing or loading look slow for long.
 const MOST_SURPRISE: f64 = 3.0;
 
 /// Most tokens of a step. Steps cost little beside their tokens, so the engine's own limit, which
@@ -123,6 +123,8 @@ impl LoadAdviser {
     /// A load that was expected to take `expected_s` was there after `seconds`.
     pub fn observe_wait(&mut self, expected_s: f64, seconds: f64) {
         if let Some(tier) = &mut self.tier {
+            // A prompt that waits for device memory would wait without a load, too.
+            let seconds = seconds.min(MOST_SURPRISE * expected_s);
             let found = (tier.delay_s + seconds - expected_s).max(0.0);
             tier.delay_s = tier.delay_s * KEEP + found * (1.0 - KEEP);
         }
