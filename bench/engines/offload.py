@@ -272,7 +272,7 @@ class Rules:
         chunks = blocks[self._size - 1 :: self._size]
         held = self._device.hold(blocks)
         first = len(held) // self._size
-        with self._tier.request(chunks, prompt.hints) as tier:
+        with self._tier.request(chunks, prompt) as tier:
             last = first + tier.leading(chunks[first:])
             # Less than a chunk is not loaded, for example what is behind a part that is held.
             loaded = chunks[first:last] if last * self._size - len(held) >= self._size else ()
@@ -339,7 +339,7 @@ class Lru:
         self._seen: list[int] = []
 
     @contextlib.contextmanager
-    def request(self, chunks, hints: dict):
+    def request(self, chunks, prompt: Prompt):
         self._seen = []
         yield self
         seen = set(self._seen)
@@ -387,6 +387,7 @@ class Manager:
         self._base = base
         self._hints = options.hints
         self._chunk_tokens = options.blocks_per_chunk * BLOCK_TOKENS
+        self._output_tokens = options.output_tokens
         self._manager = CPUOffloadingManager(
             num_chunks=options.cpu_chunks,
             cache_policy=options.eviction,
@@ -396,14 +397,20 @@ class Manager:
         self._keys = server_keys(prompts)
 
     @contextlib.contextmanager
-    def request(self, chunks, hints: dict):
+    def request(self, chunks, prompt: Prompt):
         self._num_requests += 1
         self._context = self._base.ReqContext(
-            req_id=str(self._num_requests), kv_transfer_params=hints if self._hints else None
+            req_id=str(self._num_requests),
+            kv_transfer_params=prompt.hints if self._hints else None,
         )
-        for number, chunk in enumerate(chunks):
-            position = (number + 1) * self._chunk_tokens
-            self._context.set_offload_key_position(self._key(chunk), position)
+        keys = [self._key(chunk) for chunk in chunks]
+        # Tokens of the answer can complete a chunk, which the policy sees with the others.
+        num_chunks = (prompt.num_tokens + self._output_tokens) // self._chunk_tokens
+        for number in range(len(keys), num_chunks):
+            answered = f"{self._num_requests} {number}".encode().ljust(32)
+            keys.append(self._base.make_offload_key(answered, 0))
+        for number, key in enumerate(keys):
+            self._context.set_offload_key_position(key, (number + 1) * self._chunk_tokens)
         self._manager.on_new_request(self._context)
         yield self
         self._manager.on_request_finished(self._context)

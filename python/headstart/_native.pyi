@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, SupportsFloat, final, type_check_only
 from typing_extensions import Buffer
 
 __all__ = [
-    "DiskTier",
+    "BlockTier",
     "EvictionOrder",
     "Index",
     "POLICIES",
@@ -200,28 +200,30 @@ class EvictionOrder:
         """The tables that the policy has learned, some 40 KB; `None` where it learns none."""
 
 @final
-class DiskTier:
-    """Blocks of an engine's CPU tier on disk, each with its checksum.
+class BlockTier:
+    """Blocks of an engine's CPU tier on disk or in object storage, each with its checksum.
 
-    `rows` is the engine's memory, a writable matrix of bytes; a row is a block. `identity` are 16
-    bytes that stand for all that decides about a block's bytes beside its key: the weights, the
-    data type, the layout, the rank. A block of another identity is never loaded.
+    `place` is a folder, which one process uses at a time, or a URL such as `s3://BUCKET/PREFIX`,
+    which engines share. `rows` is the engine's memory, a writable matrix of bytes; a row is a
+    block. `identity` are 16 bytes that stand for all that decides about a block's bytes beside its
+    key: the weights, the data type, the layout, the rank. A block of another identity is never
+    loaded.
 
     Raises `ValueError` for a policy that is not known or a matrix of another form,
-    `BlockingIOError` where another process uses the folder, and `OSError` where the folder cannot
-    be used or the budget is too small.
+    `BlockingIOError` where another process uses the folder, and `OSError` where the place cannot be
+    used or the budget is too small. A store that does not answer is tried again later.
     """
 
     def __new__(
         cls,
-        folder: str | PathLike[str],
+        place: str | PathLike[str],
         budget_bytes: int,
         rows: Buffer | _Array,
         identity: bytes,
         *,
         policy: str = "hazard",
         block_tokens: int = 16,
-    ) -> DiskTier: ...
+    ) -> BlockTier: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int:
@@ -231,7 +233,7 @@ class DiskTier:
         """Whether jobs have not ended."""
     @property
     def condition(self) -> str:
-        """The fault of the folder in words; empty where it works."""
+        """The fault of the place in words; empty where it works."""
     def lookup(self, key: bytes) -> bool | None:
         """`True`: the block can be loaded; `None`: soon; `False`: it is not here."""
     def store(
@@ -287,9 +289,7 @@ class DiskTier:
     def drain(self) -> None:
         """Waits until all jobs have ended; `finished` still returns them."""
     def changes(self) -> list[tuple[bytes, bool]]:
-        """Blocks that came to the disk and went from it since the last call: key, and whether it
-        came.
-        """
+        """Blocks that came here and went since the last call: key, and whether it came."""
     def counts(
         self,
     ) -> list[
@@ -302,7 +302,7 @@ class DiskTier:
         and failed.
         """
     def close(self) -> None:
-        """Ends what runs and closes the folder."""
+        """Ends what runs and closes the place."""
 
 @final
 class Index:

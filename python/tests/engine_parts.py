@@ -69,8 +69,10 @@ def imported(parts: pathlib.Path) -> Iterator[None]:
     finder = _Finder(("vllm", "torch"))
     with _forgotten():
         sys.modules["vllm"] = package
-        # These import the whole engine.
-        for name in ("vllm.distributed", "vllm.config", "vllm.logger"):
+        # These import the whole engine, or need torch in the body of a class. torch cannot be
+        # imported twice, so it is a stub also where it is there.
+        gpu = "vllm.v1.kv_offload.cpu.gpu_worker"
+        for name in ("vllm.distributed", "vllm.config", "vllm.logger", gpu, "torch"):
             sys.modules[name] = module = _Stub(name)
             finder.exec_module(module)
         sys.meta_path.append(finder)

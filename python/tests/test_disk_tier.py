@@ -1,4 +1,4 @@
-"""`DiskTier`, on which the plug-ins for vLLM, SGLang and LMCache stand."""
+"""`BlockTier`, on which the plug-ins for vLLM, SGLang and LMCache stand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Disk:
         self.open()
 
     def open(self) -> None:
-        self.tier = native.DiskTier(
+        self.tier = native.BlockTier(
             self.folder, BUDGET_BYTES, self.rows, bytes(16), policy="lru"
         )
 

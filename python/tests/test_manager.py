@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import types
 from collections.abc import Iterator
 
@@ -12,8 +13,6 @@ import engine_parts
 
 pytest.importorskip("numpy", reason="needs numpy")
 pytest.importorskip("headstart._native", reason="the wheel is not built")
-
-VERSIONS = engine_parts.versions("vllm")
 
 
 class Tier:
@@ -59,17 +58,19 @@ class Inner:
         return lambda *args: self.calls.append(name)
 
 
-@pytest.fixture(params=VERSIONS or [None], ids=lambda path: path.name if path else "none")
-def world(request: pytest.FixtureRequest) -> Iterator[types.SimpleNamespace]:
-    if request.param is None:
-        pytest.skip("no parts of vLLM: tools/engines/unpack.py target/engines fetches them")
-    with engine_parts.imported(request.param):
+@pytest.fixture
+def world(parts: pathlib.Path) -> Iterator[types.SimpleNamespace]:
+    with engine_parts.imported(parts):
         base = importlib.import_module("vllm.v1.kv_offload.base")
         module = importlib.import_module("headstart.vllm.manager")
         tier = Tier()
         inner = Inner(base.LookupResult, tier, rows=1)
         yield types.SimpleNamespace(
-            base=base, tier=tier, inner=inner, manager=module.HeadstartManager(inner, tier)
+            base=base,
+            tier=tier,
+            inner=inner,
+            manager=module.HeadstartManager(inner, tier),
+            stores_first=module.STORES_FIRST,
         )
 
 
@@ -84,6 +85,16 @@ def context(world: types.SimpleNamespace, name: str, num_blocks: int):
     return made, keys
 
 
+def schedule(world: types.SimpleNamespace, *stores: tuple[list[bytes], object]) -> None:
+    """Schedules a step that computes blocks, in the order of calls of this version."""
+    if not world.stores_first:
+        world.manager.on_schedule_end(None)
+    for keys, request in stores:
+        world.manager.prepare_store(keys, request)
+    if world.stores_first:
+        world.manager.on_schedule_end(None)
+
+
 def test_a_block_that_finds_no_row_waits_as_long_as_that_is_worth_it(world) -> None:
     made = world.base.ReqContext("request")
     found = [world.manager.lookup(key, made).name for key in (b"1", b"2", b"absent")]
@@ -95,18 +106,41 @@ def test_a_block_that_finds_no_row_waits_as_long_as_that_is_worth_it(world) -> N
 def test_steps_are_timed_in_their_order(world) -> None:
     one, keys = context(world, "one", 6)
     two, others = context(world, "two", 2)
-    manager = world.manager
-    manager.on_schedule_end(None)
-    manager.prepare_store(keys[1:3], one)
-    manager.prepare_store(others, two)
-    # The next step is scheduled before the first one has ended.
-    manager.on_schedule_end(None)
-    # Two blocks found no room before, and are offered again.
-    manager.prepare_store(keys[1:6], one)
+    schedule(world, (keys[1:3], one), (others, two))
+    # The next step is scheduled before the first one has ended. Two blocks found no room before,
+    # and are offered again.
+    schedule(world, (keys[1:6], one))
     for _ in range(3):
-        manager.take_events()
+        world.manager.take_events()
     assert world.tier.steps == [[(16, 32), (0, 32)], [(48, 48)]]
     assert all(seconds >= 0.0 for seconds in world.tier.seconds)
+
+
+def test_blocks_that_the_device_had_are_not_computed(world) -> None:
+    made, keys = context(world, "request", 6)
+    # The device has three blocks; vLLM looks for the others, and offers all.
+    world.inner.rows = 0
+    world.tier.waits = False
+    for key in keys[3:]:
+        world.manager.lookup(key, made)
+    schedule(world, (keys[:5], made))
+    world.manager.take_events()
+    assert world.tier.steps == [[(48, 32)]]
+
+
+def test_blocks_that_evict_each_other_are_not_fetched_without_end(world) -> None:
+    made, keys = context(world, "request", 4)
+    world.inner.rows = 100
+    world.inner.primary_tier = types.SimpleNamespace(lookup=lambda key, made: "primary")
+    find = lambda: [world.manager.lookup(key, made) for key in keys]
+    pending = world.base.LookupResult.HIT_PENDING
+    for _ in range(2):
+        assert find() == [pending] * 4
+    assert find() == [pending] + ["primary"] * 3
+    assert find() == ["primary"] * 4
+    # Its next load begins from the start.
+    world.manager.complete_load([], made)
+    assert find() == [pending] * 4
 
 
 def test_steps_without_prompts_and_without_an_end_do_no_harm(world) -> None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from vllm.v1.kv_offload import base, config  # noqa: E402
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec  # noqa: E402
 from vllm.v1.kv_offload.factory import OffloadingSpecFactory  # noqa: E402
 
+import offload_engine  # noqa: E402
 from headstart.vllm import worker as worker_module  # noqa: E402
 from headstart.vllm.copies import Finish, Limits  # noqa: E402
 from headstart.vllm.offload import HeadstartOffload  # noqa: E402
@@ -39,36 +38,10 @@ PAGE_BYTES = 4096
 
 
 def offloading_config(blocks_per_chunk: int = 1, **options) -> config.OffloadingConfig:
-    """What vLLM would make for an engine with one worker. Unknown fields are left out."""
-    extra = {"spec_name": "HeadstartOffload", "spec_module_path": "headstart.vllm.offload"}
-    extra["cpu_bytes_to_use"] = options.pop("cpu_bytes_to_use", 16 * PAGE_BYTES)
-    values = {
-        "groups": (made(config.OffloadingGroupConfig, tokens_per_block=16),),
-        "worker_kv_bytes_per_block": sum(PAGES),
-        "enable_kv_cache_events": False,
-        "extra_config": extra,
-        "engine_id": uuid.uuid4().hex,
-        "model": made(config.OffloadingModelConfig, name="tiny", dtype="bfloat16"),
-        "cache": made(
-            config.OffloadingCacheConfig, tokens_per_hash=16, blocks_per_chunk=blocks_per_chunk
-        ),
-        "parallel": made(config.OffloadingParallelConfig, world_size=1),
-    }
-    return made(config.OffloadingConfig, **(values | options))
-
-
-def made(kind: type, **values):
-    """An instance of a dataclass; fields without a value here and there become 1, () or False."""
-    fills = {"int": 1, "tuple[str, ...]": (), "bool": False, "int | None": None}
-    for item in dataclasses.fields(kind):
-        has_default = item.default is not dataclasses.MISSING
-        if item.name in ("rank", "group_id", "data_parallel_index"):
-            values.setdefault(item.name, 0)
-        elif item.name not in values and not has_default:
-            name = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", "")
-            values[item.name] = fills.get(name, fills.get(str(item.type)))
-    names = {item.name for item in dataclasses.fields(kind)}
-    return kind(**{name: value for name, value in values.items() if name in names})
+    """What vLLM would make for an engine with one worker."""
+    extra = {"cpu_bytes_to_use": options.pop("cpu_bytes_to_use", 16 * PAGE_BYTES)}
+    values = {"worker_kv_bytes_per_block": sum(PAGES), "blocks_per_chunk": blocks_per_chunk}
+    return offload_engine.offloading_config(config, extra, **(values | options))
 
 
 def caches_of(
@@ -130,12 +103,6 @@ def specs() -> Iterator[list[HeadstartOffload]]:
 def made_spec(specs: list[HeadstartOffload], *args, **options) -> HeadstartOffload:
     specs.append(HeadstartOffload(offloading_config(*args, **options)))
     return specs[-1]
-
-
-def test_import_of_the_package_loads_neither_vllm_nor_torch():
-    code = "import sys, headstart.vllm; print({'vllm', 'torch'} & set(sys.modules) or 'none')"
-    out = subprocess.run([sys.executable, "-c", code], cwd=FOLDER, capture_output=True, text=True)
-    assert out.stdout == "none\n", out.stderr
 
 
 def test_vllm_finds_the_spec_by_name(specs):

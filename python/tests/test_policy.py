@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import random
 import types
 from collections.abc import Iterator
@@ -13,16 +14,13 @@ import engine_parts
 
 headstart_native = pytest.importorskip("headstart._native", reason="the wheel is not built")
 
-VERSIONS = engine_parts.versions("vllm")
 CHUNK_TOKENS = 32
 
 
-@pytest.fixture(params=VERSIONS or [None], ids=lambda path: path.name if path else "none")
-def vllm(request: pytest.FixtureRequest) -> Iterator[types.SimpleNamespace]:
+@pytest.fixture
+def vllm(parts: pathlib.Path) -> Iterator[types.SimpleNamespace]:
     """The modules of one version."""
-    if request.param is None:
-        pytest.skip("no parts of vLLM: tools/engines/unpack.py target/engines fetches them")
-    with engine_parts.imported(request.param):
+    with engine_parts.imported(parts):
         yield types.SimpleNamespace(
             base=importlib.import_module("vllm.v1.kv_offload.base"),
             cpu=importlib.import_module("vllm.v1.kv_offload.cpu.manager"),

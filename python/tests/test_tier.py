@@ -17,18 +17,15 @@ import engine_parts
 np = pytest.importorskip("numpy", reason="needs numpy")
 pytest.importorskip("headstart._native", reason="the wheel is not built")
 
-VERSIONS = engine_parts.versions("vllm")
 ROW_BYTES = 64 * 1024
 ROWS = 32
 BUDGET_GIB = 16 / 1024
 
 
-@pytest.fixture(params=VERSIONS or [None], ids=lambda path: path.name if path else "none")
-def vllm(request: pytest.FixtureRequest) -> Iterator[types.SimpleNamespace]:
+@pytest.fixture
+def vllm(parts: pathlib.Path) -> Iterator[types.SimpleNamespace]:
     """The modules of one version."""
-    if request.param is None:
-        pytest.skip("no parts of vLLM: tools/engines/unpack.py target/engines fetches them")
-    with engine_parts.imported(request.param):
+    with engine_parts.imported(parts):
         yield types.SimpleNamespace(
             base=importlib.import_module("vllm.v1.kv_offload.base"),
             tiering=importlib.import_module("vllm.v1.kv_offload.tiering.base"),

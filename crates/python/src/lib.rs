@@ -12,6 +12,7 @@ mod line;
 mod mover;
 mod order;
 mod own_policy;
+mod place;
 mod prefix;
 mod region;
 mod tier;
@@ -31,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use crate::prefix::SerialCache;
     #[pymodule_export]
-    use crate::tier::DiskTier;
+    use crate::tier::BlockTier;
     #[pymodule_export]
     use crate::usage::Use;
 

@@ -1,4 +1,4 @@
-//! The thread that moves records between a disk and an engine's memory.
+//! The thread that moves records between a place and an engine's memory.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest};
 use headstart_store::arena::Arena;
-use headstart_store::backend::{Backend, ResidentRecord};
-use headstart_store::disk::DiskError;
+use headstart_store::backend::ResidentRecord;
 use headstart_store::record::record_bytes;
 use headstart_store::rows::{JOB_LIMIT, RowJob, RowReport, RowTransfers, Rows};
-use headstart_store::{Disk, DiskOptions};
-
 use pyo3::prelude::*;
 
+use crate::place::{PlaceError, TierPlace};
 use crate::region::Region;
 
 /// Records under way at once: they and their buffers are bounded by this and by
@@ -49,41 +47,39 @@ pub(crate) struct Mover {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A mover, and what its disk had.
+/// A mover, and the records that its place had.
 pub(crate) struct OpenedMover {
     pub(crate) mover: Mover,
     pub(crate) residents: Vec<ResidentRecord>,
-    /// Records that fit the disk.
+    /// Records that fit the place.
     pub(crate) capacity: usize,
 }
 
 impl Mover {
-    /// Opens the disk and starts the thread.
+    /// Opens the place and starts the thread.
     pub(crate) fn open(
-        options: DiskOptions,
+        place: TierPlace,
         region: Region,
         identity: IdentityDigest,
-    ) -> Result<OpenedMover, DiskError> {
+    ) -> Result<OpenedMover, PlaceError> {
         let (orders, inbox) = channel();
         let wake = orders.clone();
         // The thread may have ended; then there is nothing to wake.
         let waker = Arc::new(move || drop(wake.send(MoverOrder::Wake)));
-        let folder = options.folder.clone();
-        let io = |source| DiskError::Io { path: folder.clone(), source };
-        let (disk, residents) = Disk::open(options, waker)?;
+        let name = place.name();
+        let start = |source| PlaceError::Start { place: name.clone(), source };
         let bytes = record_bytes(&[region.row_bytes()]);
-        let capacity = disk.capacity_records(bytes as u64);
+        let opened = place.open(bytes, waker)?;
         let slots = (MOST_BUFFER_BYTES / bytes).clamp(FEWEST_RECORDS, MOST_RECORDS);
-        let arena = Arena::new(bytes, slots).map_err(io)?;
-        let backend: Box<dyn Backend> = Box::new(disk);
-        let transfers = RowTransfers::new(backend, arena, region, identity);
+        let arena = Arena::new(bytes, slots).map_err(start)?;
+        let transfers = RowTransfers::new(opened.backend, arena, region, identity);
         let (sender, reports) = channel();
         let thread = std::thread::Builder::new()
             .name("headstart-tier".to_owned())
             .spawn(move || run(transfers, &inbox, &sender))
-            .map_err(io)?;
+            .map_err(start)?;
         let mover = Self { orders, reports: Mutex::new(reports), thread: Some(thread) };
-        Ok(OpenedMover { mover, residents, capacity })
+        Ok(OpenedMover { mover, residents: opened.residents, capacity: opened.capacity })
     }
 
     pub(crate) fn submit(&self, job: RowJob) {

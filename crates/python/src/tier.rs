@@ -1,4 +1,4 @@
-//! A tier on disk below an engine's CPU tier.
+//! A tier below an engine's CPU tier, on disk or in object storage.
 
 mod state;
 
@@ -9,17 +9,16 @@ use std::sync::{Mutex, PoisonError};
 
 use headstart_cache::policy::{Setting, by_name};
 use headstart_cache::tiers::{ExternalTier, StoredRun};
-use headstart_core::{Access, BlockHash, IdentityDigest};
-use headstart_store::DiskOptions;
-use headstart_store::disk::DiskError;
+use headstart_core::{BlockHash, IdentityDigest};
 use headstart_store::rows::{RowJobKind, RowRecord, Rows};
-use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::line::LoadLine;
 use crate::mover::{Mover, OpenedMover};
+use crate::place::TierPlace;
 use crate::region::Region;
 use crate::usage::Use;
 use state::{BlockCounts, TierJob, TierState};
@@ -27,29 +26,31 @@ use state::{BlockCounts, TierJob, TierState};
 /// A job that has ended: its id, whether all of it was moved, keys that were, seconds, and bytes.
 type EndedTierJob = (u64, bool, Vec<Py<PyBytes>>, f64, u64);
 
-/// Blocks of an engine's CPU tier on disk, each with its checksum.
+/// Blocks of an engine's CPU tier on disk or in object storage, each with its checksum.
 ///
-/// `rows` is the engine's memory, a writable matrix of bytes; a row is a block. `identity` are 16
-/// bytes that stand for all that decides about a block's bytes beside its key: the weights, the
-/// data type, the layout, the rank. A block of another identity is never loaded.
+/// `place` is a folder, which one process uses at a time, or a URL such as `s3://BUCKET/PREFIX`,
+/// which engines share. `rows` is the engine's memory, a writable matrix of bytes; a row is a
+/// block. `identity` are 16 bytes that stand for all that decides about a block's bytes beside its
+/// key: the weights, the data type, the layout, the rank. A block of another identity is never
+/// loaded.
 ///
 /// Raises `ValueError` for a policy that is not known or a matrix of another form,
-/// `BlockingIOError` where another process uses the folder, and `OSError` where the folder cannot
-/// be used or the budget is too small.
+/// `BlockingIOError` where another process uses the folder, and `OSError` where the place cannot
+/// be used or the budget is too small. A store that does not answer is tried again later.
 #[pyclass(module = "headstart._native")]
-pub(crate) struct DiskTier {
+pub(crate) struct BlockTier {
     /// Locked by nothing but `&mut self`, but Python wants an object that threads can share.
     state: Mutex<TierState>,
 }
 
 #[pymethods]
-impl DiskTier {
+impl BlockTier {
     #[new]
-    #[pyo3(signature = (folder, budget_bytes, rows, identity, *, policy = "hazard",
+    #[pyo3(signature = (place, budget_bytes, rows, identity, *, policy = "hazard",
                         block_tokens = 16))]
     fn new(
         py: Python<'_>,
-        folder: PathBuf,
+        place: PathBuf,
         budget_bytes: u64,
         rows: &Bound<'_, PyAny>,
         identity: [u8; 16],
@@ -61,27 +62,13 @@ impl DiskTier {
         // Made before the folder is opened, so that a wrong name leaves nothing behind.
         let made = |capacity| by_name(policy, Setting { capacity, block_tokens });
         made(1).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let options = DiskOptions::new(folder, budget_bytes);
-        let opened = py.detach(|| Mover::open(options, region, IdentityDigest(identity)));
-        let OpenedMover { mover, residents, capacity } = opened.map_err(|error| refusal(&error))?;
+        let place = TierPlace::new(place, budget_bytes);
+        let is_shared = place.is_shared();
+        let opened = py.detach(|| Mover::open(place, region, IdentityDigest(identity)));
+        let OpenedMover { mover, residents, capacity } = opened?;
         let policy = made(capacity).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let mut index = ExternalTier::below(capacity, policy);
-        let mut surplus = Vec::new();
-        // Newest first where they do not all fit, and inserted oldest first.
-        let kept = residents.len().saturating_sub(capacity);
-        for (at, resident) in residents.iter().enumerate() {
-            let is_here =
-                at >= kept && index.insert(resident.name, resident.parent, &Access::default());
-            if is_here {
-                index.commit(resident.name);
-            } else {
-                surplus.push(resident.name);
-            }
-        }
-        if !surplus.is_empty() {
-            mover.remove(surplus);
-        }
-        let state = TierState {
+        let index = ExternalTier::below(capacity, policy);
+        let mut state = TierState {
             mover: Some(mover),
             index,
             identity,
@@ -96,6 +83,7 @@ impl DiskTier {
             condition: String::new(),
             line: LoadLine::new(),
         };
+        state.find(&residents, is_shared);
         Ok(Self { state: Mutex::new(state) })
     }
 
@@ -293,7 +281,7 @@ impl DiskTier {
         !self.state().jobs.is_empty()
     }
 
-    /// Blocks that came to the disk and went from it since the last call: key, and whether it came.
+    /// Blocks that came here and went since the last call: key, and whether it came.
     fn changes(&mut self) -> Vec<(Py<PyBytes>, bool)> {
         std::mem::take(&mut self.state().changes)
     }
@@ -312,30 +300,21 @@ impl DiskTier {
         ]
     }
 
-    /// The fault of the folder in words; empty where it works.
+    /// The fault of the place in words; empty where it works.
     #[getter]
     fn condition(&mut self) -> String {
         self.state().condition.clone()
     }
 
-    /// Ends what runs and closes the folder.
+    /// Ends what runs and closes the place.
     fn close(&mut self, py: Python<'_>) {
         self.state().stop(py);
     }
 }
 
-impl DiskTier {
+impl BlockTier {
     fn state(&mut self) -> &mut TierState {
         // A panic under the lock has told of a fault already.
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The exception for a folder that could not be opened.
-fn refusal(error: &DiskError) -> PyErr {
-    let text = error.to_string();
-    match error {
-        DiskError::InUse { .. } => PyBlockingIOError::new_err(text),
-        _ => PyOSError::new_err(text),
     }
 }

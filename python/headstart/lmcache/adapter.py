@@ -44,7 +44,7 @@ from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters.base import AdapterUsage, L2AdapterInterface
 from lmcache.v1.platform import create_event_notifier
 
-from .._native import DiskTier, Use
+from .._native import BlockTier, Use
 from .parts import Layout, keys_of, layout_of, layout_of_object, name_of, offsets_of
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class HeadstartL2Adapter(L2AdapterInterface):
         self._folder = pathlib.Path(config["folder"])
         self._folder.mkdir(parents=True, exist_ok=True)
         identity = f"lmcache {FORMAT} {self._row_bytes} {config.get('revision', '')}"
-        self._tier = DiskTier(
+        self._tier = BlockTier(
             self._folder,
             self._budget_bytes,
             rows_of(l1_memory_desc, self._row_bytes),

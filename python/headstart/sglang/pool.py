@@ -1,6 +1,6 @@
 """The pages of one host pool on disk.
 
-    SGLang's threads ── store, load ──► DiskTier ──► a thread that moves the bytes
+    SGLang's threads ── store, load ──► BlockTier ──► a thread that moves the bytes
           └─── wait for their job ◄── finished ──┘
 
 SGLang's calls wait for their bytes. Several of its threads call at once. Each submits its own job.
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .._native import DiskTier, Use
+from .._native import BlockTier, Use
 from .rows import DirectRows, StagedRows, bytes_of_page
 
 logger = logging.getLogger("sglang.headstart")
@@ -84,7 +84,7 @@ class PoolTier:
         return self._memory.pieces * self._memory.matrix.shape[1]
 
     def counts(self) -> dict[str, int]:
-        """Counts of records since the start, as `DiskTier` has them."""
+        """Counts of records since the start, as `BlockTier` has them."""
         with self._lock:
             return dict(self._tier.counts())
 
@@ -174,10 +174,10 @@ class PoolTier:
         with self._lock:
             self._close()
 
-    def _opened(self) -> DiskTier:
+    def _opened(self) -> BlockTier:
         place = self._place
         place.folder.mkdir(parents=True, exist_ok=True)
-        return DiskTier(
+        return BlockTier(
             place.folder,
             place.budget_bytes,
             self._memory.matrix,

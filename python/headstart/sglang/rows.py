@@ -1,4 +1,4 @@
-"""The pages of an SGLang host pool as rows of a byte matrix. `DiskTier` moves such rows."""
+"""The pages of an SGLang host pool as rows of a byte matrix. `BlockTier` moves such rows."""
 
 from __future__ import annotations
 

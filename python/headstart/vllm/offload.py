@@ -5,7 +5,8 @@
         "spec_module_path": "headstart.vllm.offload", "cpu_bytes_to_use": 8589934592}}'
 
 The scheduler's side is vLLM's: its manager, eviction policies and secondary tiers, with vLLM's
-options; with a `HeadstartTier` it is a `HeadstartManager`. The worker's side is ours. vLLM's own spec refuses engines on the CPU; this one does not.
+options; with a `HeadstartTier` it is a `HeadstartManager`. The worker's side is ours. vLLM's own
+spec refuses engines on the CPU; this one does not.
 
 The base is vLLM's tiering spec also where no secondary tier is named: it keeps blocks in a shared
 region on every platform. It refuses `store_threshold` of 2 or more, which vLLM's other spec knows.
@@ -36,7 +37,11 @@ class HeadstartOffload(TieringOffloadingSpec):
     """vLLM makes one for its scheduler, and one in each worker process."""
 
     def get_manager(self) -> OffloadingManager:
-        """The scheduler's side. vLLM makes it after all workers have mapped the region."""
+        """The scheduler's side. vLLM makes it after all workers have mapped the region.
+
+        `ValueError`: an option is wrong, or there is too little memory.
+        """
+        self._check_room()
         manager = super().get_manager()
         region = self._scheduler_mmap
         # As the creator of the file, it would be first, and workers would still need the name.
@@ -63,10 +68,7 @@ class HeadstartOffload(TieringOffloadingSpec):
                 "HeadstartOffload does not support canonical_layout; remove it from "
                 "kv_connector_extra_config"
             )
-        if self.num_chunks < 1:
-            raise ValueError(
-                f"cpu_bytes_to_use has no room for one chunk of {self.kv_bytes_per_chunk} bytes"
-            )
+        self._check_room()
         region = SharedOffloadRegion(
             engine_id=self.config.engine_id,
             num_chunks=self.num_chunks,
@@ -75,3 +77,9 @@ class HeadstartOffload(TieringOffloadingSpec):
             cpu_page_size=self.cpu_page_size_per_worker,
         )
         return HeadstartWorker(kv_caches, region, self.blocks_per_chunk)
+
+    def _check_room(self) -> None:
+        if self.num_chunks < 1:
+            raise ValueError(
+                f"cpu_bytes_to_use has no room for one chunk of {self.kv_bytes_per_chunk} bytes"
+            )

@@ -1,4 +1,4 @@
-"""Headstart's disk tier below vLLM's CPU tier.
+"""Headstart's tier below vLLM's CPU tier, on disk or in object storage.
 
     "secondary_tiers": [{"type": "HeadstartTier", "module_path": "headstart.vllm.tier",
                          "folder": "/var/cache/headstart", "budget_gib": 100}]
@@ -10,14 +10,17 @@ read is computed, and no request fails.
 | option | meaning |
 |---|---|
 | `folder` | made if need be; each engine has a folder of its own in it, named by its identity |
-| `budget_gib` | most bytes of one engine on disk, GiB |
+| `url` | instead of `folder`: `s3://BUCKET/PREFIX`, or another URL of `headstart serve --context-cache` |
+| `budget_gib` | most bytes of one engine on disk, or of all engines of one identity in the store, GiB |
 | `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
 | `revision` | a text that stands for the weights, where no folder of weights is found |
 
 Each block has a checksum, which is verified before the block reaches vLLM's memory. A block of
 other weights, or of another layout, is never found. Blocks survive a restart and a crash. A job
 that takes longer than 30 s is reported as failed, and never touches memory afterwards. vLLM hears
-of stored and removed blocks as KV events of the medium STORAGE. 0.30 does not tell the order of a
+of stored and removed blocks as KV events of the medium STORAGE. Engines of one identity share a
+store: each finds the blocks of the others within a minute. The list may have a folder and then a
+store; a block that both have comes from the first one. 0.30 does not tell the order of a
 request's blocks; there all of them count as heads.
 """
 
@@ -42,7 +45,7 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
-from .._native import DiskTier
+from .._native import BlockTier
 from .chains import Chains
 from .hints import use_of
 from .identity import identity_of
@@ -73,8 +76,9 @@ class HeadstartTier(SecondaryTierManager):
         tier_type: str,
         backpressure_detector: Any = None,
         *,
-        folder: str,
         budget_gib: float,
+        folder: str | None = None,
+        url: str | None = None,
         policy: str = "hazard",
         revision: str | None = None,
         **unknown: Any,
@@ -84,6 +88,10 @@ class HeadstartTier(SecondaryTierManager):
         super().__init__(offloading_spec, primary_kv_view, tier_type, *more)
         if unknown:
             raise ValueError(f"HeadstartTier has no option {', '.join(unknown)}")
+        if (folder is None) == (url is None):
+            raise ValueError("HeadstartTier needs either `folder` or `url`")
+        if not isinstance(budget_gib, (int, float)) or budget_gib <= 0:
+            raise ValueError(f"HeadstartTier: `budget_gib` is {budget_gib!r}; give a number")
         rows = np.asarray(primary_kv_view).view(np.uint8)
         config = offloading_spec.config
         model = pathlib.Path(config.model.name)
@@ -93,10 +101,17 @@ class HeadstartTier(SecondaryTierManager):
                 "`revision`, for example the commit of the model on the hub"
             )
         identity = identity_of(config, model if model.is_dir() else None, revision)
-        self._folder, self._tier = open_first_free(
-            pathlib.Path(folder) / identity.hex(),
-            lambda path: DiskTier(path, int(budget_gib * GIB), rows, identity, policy=policy),
-        )
+        budget_bytes = int(budget_gib * GIB)
+
+        def opened(place: str) -> BlockTier:
+            return BlockTier(place, budget_bytes, rows, identity, policy=policy)
+
+        if url is not None:
+            self._place = f"{url.rstrip('/')}/{identity.hex()}"
+            self._tier = opened(self._place)
+        else:
+            base = pathlib.Path(folder) / identity.hex()
+            self._place, self._tier = open_first_free(base, opened)
         self._chains = Chains(self._tier.capacity)
         self._use = use_of(None, 0)
         self._condition = ""
@@ -108,7 +123,7 @@ class HeadstartTier(SecondaryTierManager):
         """The key that `lookup` found last. The manager clears it."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)
         logger.info(
-            "disk tier %s: %d of %d blocks", self._folder, len(self._tier), self._tier.capacity
+            "tier %s: %d of %d blocks", self._place, len(self._tier), self._tier.capacity
         )
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
@@ -143,7 +158,7 @@ class HeadstartTier(SecondaryTierManager):
             self._tier.changes()
         if self._tier.condition != self._condition:
             self._condition = self._tier.condition
-            logger.warning("disk tier %s: %s", self._folder, self._condition or "works again")
+            logger.warning("tier %s: %s", self._place, self._condition or "works again")
         return results
 
     def has_pending_work(self) -> bool:
@@ -224,8 +239,8 @@ class HeadstartTier(SecondaryTierManager):
 
 
 def open_first_free(
-    folder: pathlib.Path, open_tier: Callable[[pathlib.Path], DiskTier]
-) -> tuple[pathlib.Path, DiskTier]:
+    folder: pathlib.Path, open_tier: Callable[[str], BlockTier]
+) -> tuple[str, BlockTier]:
     """Opens the first folder that no other engine uses: `folder`, then `folder-1`, `folder-2`, …
 
     Engines of one identity, such as data-parallel replicas on one machine, cannot share a folder.
@@ -236,7 +251,7 @@ def open_first_free(
         path = folder.with_name(f"{folder.name}-{number}") if number else folder
         path.mkdir(parents=True, exist_ok=True)
         try:
-            return path, open_tier(path)
+            return str(path), open_tier(str(path))
         except BlockingIOError:
             continue
     raise OSError(f"{ENGINES_MAX} engines use folders like {folder}; name another folder")

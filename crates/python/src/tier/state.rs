@@ -1,10 +1,10 @@
-//! The records of a [`super::DiskTier`], and its jobs.
+//! The records of a [`super::BlockTier`], and its jobs.
 
 use std::collections::{HashMap, VecDeque};
 
 use headstart_cache::tiers::ExternalTier;
-use headstart_core::{BlockHash, Nanos};
-use headstart_store::backend::{Condition, Report};
+use headstart_core::{Access, BlockHash, Nanos};
+use headstart_store::backend::{Condition, Report, ResidentRecord};
 use headstart_store::rows::{EndedJob, MoveFailure, RowJob, RowJobKind, RowRecord, RowReport};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -63,6 +63,25 @@ impl TierState {
         BlockHash(name)
     }
 
+    /// Records that are here, oldest first. Those for which there is no room are left to the other
+    /// engines of a shared place, and removed from one of our own.
+    pub(super) fn find(&mut self, residents: &[ResidentRecord], is_shared: bool) {
+        // The newest that fit, inserted oldest first.
+        let older = residents.len().saturating_sub(self.index.free());
+        let mut surplus = Vec::new();
+        for (at, resident) in residents.iter().enumerate() {
+            let (name, parent) = (resident.name, resident.parent);
+            if at >= older && self.index.insert(name, parent, &Access::default()) {
+                self.index.commit(name);
+            } else if !self.index.knows(name) {
+                surplus.push(name);
+            }
+        }
+        if !is_shared {
+            self.remove(surplus);
+        }
+    }
+
     pub(super) fn check(&self, job: u64, num_keys: usize, rows: &[usize]) -> PyResult<()> {
         let wrong = |message: String| Err(PyValueError::new_err(message));
         if self.jobs.contains_key(&job) {
@@ -101,7 +120,7 @@ impl TierState {
         count
     }
 
-    /// Removes records from the disk.
+    /// Removes records from their place.
     pub(super) fn remove(&self, names: Vec<BlockHash>) {
         if let (false, Some(mover)) = (names.is_empty(), &self.mover) {
             mover.remove(names);
@@ -136,11 +155,12 @@ impl TierState {
         match report {
             RowReport::Done(ended) => self.end(py, &ended),
             RowReport::Lost(names) => names.into_iter().for_each(|name| self.lose(name)),
+            RowReport::Other(Report::Found(residents)) => self.find(&residents, true),
             RowReport::Other(Report::Condition(condition)) => {
                 self.condition = match condition {
                     Condition::Well => String::new(),
                     Condition::WritesFail(why) => format!("nothing is written: {why}"),
-                    Condition::Gone(why) => format!("the folder is gone: {why}"),
+                    Condition::Gone(why) => format!("nothing is read or written: {why}"),
                 };
             }
             RowReport::Other(_) => {}

@@ -1,0 +1,160 @@
+"""`BlockTier` over object storage: a folder as a store, and a server that does not answer."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from headstart import _native as native
+
+ROWS, ROW_BYTES = 16, 8192
+RECORD_BYTES = ROW_BYTES + 4096
+"""A record has a page for its header."""
+
+
+class StoreUser:
+    """An engine that uses the store at `url`."""
+
+    def __init__(self, url: str, budget_blocks: int = 100, identity: bytes = bytes(16)) -> None:
+        self.rows = np.zeros((ROWS, ROW_BYTES), np.uint8)
+        self.jobs = 0
+        budget = budget_blocks * RECORD_BYTES
+        self.tier = native.BlockTier(url, budget, self.rows, identity, policy="lru")
+
+    def store(self, blocks: list[int]) -> list[bytes]:
+        self.jobs += 1
+        for block in blocks:
+            self.rows[block % ROWS] = block % 251
+        keys = [key(block) for block in blocks]
+        rows = [block % ROWS for block in blocks]
+        self.tier.store(self.jobs, keys, [None, *keys[:-1]], rows, native.Use(self.jobs))
+        return self.finish()
+
+    def load(self, blocks: list[int]) -> list[bytes]:
+        self.jobs += 1
+        self.rows[:] = 255
+        self.tier.load(self.jobs, [key(block) for block in blocks], list(range(len(blocks))))
+        return self.finish()
+
+    def finish(self) -> list[bytes]:
+        """Keys that the job moved."""
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            for job, _, moved, _, _ in self.tier.finished():
+                assert job == self.jobs
+                return moved
+            time.sleep(0.001)
+        raise AssertionError("the job does not end")
+
+    def has(self, block: int) -> bool:
+        return self.tier.lookup(key(block)) is True
+
+
+def key(block: int) -> bytes:
+    return block.to_bytes(32, "big") + bytes(4)
+
+
+def objects(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def size(folder: pathlib.Path) -> int:
+    return sum(path.stat().st_size for path in objects(folder))
+
+
+@pytest.fixture
+def url(tmp_path: pathlib.Path) -> str:
+    (tmp_path / "store").mkdir()
+    return f"file://{tmp_path}/store"
+
+
+def test_another_engine_finds_the_blocks(url: str) -> None:
+    first = StoreUser(url)
+    assert len(first.store(list(range(8)))) == 8
+    second = StoreUser(url)
+    assert len(second.tier) == 8
+    assert len(second.load(list(range(8)))) == 8
+    assert [row[0] for row in second.rows[:8]] == list(range(8))
+    # Both use the store at once: a folder of one engine would be in use.
+    assert len(second.store([8, 9])) == 2
+    third = StoreUser(url)
+    assert len(third.tier) == 10
+
+
+def test_a_block_of_another_identity_is_never_loaded(url: str) -> None:
+    StoreUser(url).store([1, 2])
+    other = StoreUser(url, identity=bytes([1] * 16))
+    assert not other.has(1)
+    assert other.load([1]) == []
+
+
+def test_a_damaged_object_is_not_loaded(url: str, tmp_path: pathlib.Path) -> None:
+    StoreUser(url).store(list(range(8)))
+    for path in objects(tmp_path / "store"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    user = StoreUser(url)
+    assert user.load(list(range(8))) == []
+    assert (user.rows == 255).all()
+    assert dict(user.tier.counts())["damaged"] == 8
+    assert not any(user.has(block) for block in range(8))
+
+
+def test_an_object_that_another_engine_removed_is_missed(
+    url: str, tmp_path: pathlib.Path
+) -> None:
+    StoreUser(url).store([1, 2])
+    user = StoreUser(url)
+    for path in objects(tmp_path / "store"):
+        path.unlink()
+    assert user.load([1, 2]) == []
+    assert not user.has(1)
+
+
+def test_the_budget_holds(url: str, tmp_path: pathlib.Path) -> None:
+    user = StoreUser(url, budget_blocks=10)
+    for first in range(0, 60, 4):
+        user.store(list(range(first, first + 4)))
+    assert user.tier.capacity == len(user.tier) == 10
+    user.tier.close()
+    assert size(tmp_path / "store") <= 10 * RECORD_BYTES
+    # Another engine with a smaller budget takes the newest that fit.
+    assert len(StoreUser(url, budget_blocks=5).tier) == 5
+
+
+def test_wrong_places_have_clear_errors(url: str) -> None:
+    with pytest.raises(OSError, match="no room for a record"):
+        StoreUser(url, budget_blocks=0)
+    with pytest.raises(OSError, match="is no store"):
+        StoreUser("ftp://bucket/prefix")
+
+
+def test_a_server_that_refuses_connections_delays_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "headstart",
+        "AWS_SECRET_ACCESS_KEY": "headstart",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    user = StoreUser("s3://bucket/prefix")
+    assert len(user.tier) == 0
+    began = time.monotonic()
+    assert user.store([1, 2]) == []
+    assert user.load([1, 2]) == []
+    assert time.monotonic() - began < 5
+    user.tier.finished()
+    assert "nothing is read or written" in user.tier.condition
+    user.tier.close()
