@@ -235,7 +235,9 @@ class BlockTier:
     def condition(self) -> str:
         """The fault of the place in words; empty where it works."""
     def lookup(self, key: bytes) -> bool | None:
-        """`True`: the block can be loaded; `None`: soon; `False`: it is not here."""
+        """`True`: the block can be loaded; `None`: soon; `False`: it is not here, or nothing can be
+        read now.
+        """
     def store(
         self,
         job: int,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
+import shutil
 import socket
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from headstart import _native as native
 ROWS, ROW_BYTES = 16, 8192
 RECORD_BYTES = ROW_BYTES + 4096
 """A record has a page for its header."""
+BENCHES = pathlib.Path(__file__).parents[2] / "bench/engines"
 
 
 class StoreUser:
@@ -51,6 +55,7 @@ class StoreUser:
         raise AssertionError("the job does not end")
 
     def has(self, block: int) -> bool:
+        assert self.tier.finished() == []
         return self.tier.lookup(key(block)) is True
 
 
@@ -60,6 +65,13 @@ def key(block: int) -> bytes:
 
 def objects(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 40
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def size(folder: pathlib.Path) -> int:
@@ -158,3 +170,28 @@ def test_a_server_that_refuses_connections_delays_nothing(
     user.tier.finished()
     assert "nothing is read or written" in user.tier.condition
     user.tier.close()
+
+
+def test_blocks_of_a_server_that_is_gone_are_missed_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    if shutil.which("moto_server") is None:
+        pytest.skip("no moto_server: pip install 'moto[server]'")
+    monkeypatch.syspath_prepend(str(BENCHES))
+    s3 = importlib.import_module("s3")
+    server = s3.S3Server(tmp_path)
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        user = StoreUser(f"s3://{s3.BUCKET}/prefix")
+        assert len(user.store([1, 2])) == 2
+        server.cut()
+        # Some requests fail before the server counts as gone.
+        wait_for(lambda: not user.load([1, 2]) and not user.has(1))
+        assert user.tier.advise([key(1)], 8, 0, 16, 100)[0] == 0
+        server.connect()
+        wait_for(lambda: user.has(1) and user.has(2))
+        assert len(user.load([1, 2])) == 2
+        user.tier.close()
+    finally:
+        server.stop()

@@ -15,10 +15,10 @@ const MOST_OBJECTS: usize = 1 << 20;
 
 /// Longest attempt at a request of a store, beside the time that its bytes take. A prompt waits
 /// for it.
-const STORE_ATTEMPT: Duration = Duration::from_secs(5);
+const STORE_ATTEMPT: Duration = Duration::from_secs(3);
 
 /// All attempts at a request of a store.
-const STORE_DEADLINE: Duration = Duration::from_secs(10);
+const STORE_DEADLINE: Duration = Duration::from_secs(6);
 
 /// Requests of a store at once. Each moves one block.
 const STORE_CONCURRENT: usize = 32;

@@ -81,6 +81,7 @@ impl BlockTier {
             changes: Vec::new(),
             counts: BlockCounts::default(),
             condition: String::new(),
+            is_gone: false,
             line: LoadLine::new(),
         };
         state.find(&residents, is_shared);
@@ -97,11 +98,12 @@ impl BlockTier {
         self.state().index.size().1
     }
 
-    /// `True`: the block can be loaded; `None`: soon; `False`: it is not here.
+    /// `True`: the block can be loaded; `None`: soon; `False`: it is not here, or nothing can be
+    /// read now.
     fn lookup(&mut self, key: Bound<'_, PyBytes>) -> Option<bool> {
         let state = self.state();
         let name = state.name_of(key.as_bytes());
-        if !state.index.knows(name) {
+        if state.is_gone || !state.index.knows(name) {
             return Some(false);
         }
         if state.index.is_writing(name) {
@@ -201,7 +203,8 @@ impl BlockTier {
     ) -> (usize, Option<f64>, Option<f64>) {
         let state = self.state();
         let names = keys.iter().take(most).map(|key| state.name_of(key));
-        let units = names.take_while(|&name| state.index.holds(name)).count();
+        let is_here = |name| !state.is_gone && state.index.holds(name);
+        let units = names.take_while(|&name| is_here(name)).count();
         if units == 0 || block_tokens == 0 {
             return (0, None, None);
         }

@@ -32,6 +32,8 @@ pub(super) struct TierState {
     pub(super) changes: Vec<(Py<PyBytes>, bool)>,
     pub(super) counts: BlockCounts,
     pub(super) condition: String,
+    /// Nothing can be read from the place.
+    pub(super) is_gone: bool,
     pub(super) line: LoadLine,
 }
 
@@ -157,6 +159,7 @@ impl TierState {
             RowReport::Lost(names) => names.into_iter().for_each(|name| self.lose(name)),
             RowReport::Other(Report::Found(residents)) => self.find(&residents, true),
             RowReport::Other(Report::Condition(condition)) => {
+                self.is_gone = matches!(condition, Condition::Gone(_));
                 self.condition = match condition {
                     Condition::Well => String::new(),
                     Condition::WritesFail(why) => format!("nothing is written: {why}"),
