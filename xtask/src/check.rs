@@ -5,9 +5,9 @@
 //! module orders and reports; [`step`] knows what the steps are.
 
 mod binary;
-mod clients;
 mod commands;
 mod examples;
+mod fetching;
 mod report;
 mod scripted;
 mod services;
@@ -50,8 +50,8 @@ pub(crate) struct Options {
     pub(crate) on_failure: OnFailure,
     /// `--services`.
     pub(crate) services: Services,
-    /// `--clients`.
-    pub(crate) clients: Clients,
+    /// `--clients`, `--engines`.
+    pub(crate) opt_ins: OptIns,
     /// `--only`.
     pub(crate) only: Option<&'static str>,
 }
@@ -62,13 +62,25 @@ pub(crate) fn step_named(name: &str) -> Option<&'static str> {
     names.find(|known| *known == name)
 }
 
-/// Whether clients' own packages are fetched and run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clients {
-    /// They are no step.
-    Left,
-    /// They are the last step.
-    Run,
+/// Steps that fetch packages, and run last if they are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OptIns {
+    /// API clients' own packages.
+    pub(crate) clients: bool,
+    /// Real engines.
+    pub(crate) engines: bool,
+}
+
+impl OptIns {
+    const ALL: Self = Self { clients: true, engines: true };
+
+    fn has(self, step: &Step) -> bool {
+        match step.name {
+            "clients" => self.clients,
+            "engines" => self.engines,
+            _ => false,
+        }
+    }
 }
 
 /// Result of one step.
@@ -89,8 +101,8 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
     let (cargo, started) = (Cargo::new(root), Instant::now());
     let is_wanted = |step: &&Step| options.only.is_none_or(|only| only == step.name);
     let steps = match options.only {
-        Some(_) => steps(Clients::Run),
-        None => steps(options.clients),
+        Some(_) => steps(OptIns::ALL),
+        None => steps(options.opt_ins),
     };
     let reports = run_steps(steps.filter(is_wanted), options.on_failure, |step| {
         let started = Instant::now();
@@ -103,8 +115,8 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
     Ok(if report::has_failure(&reports) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn steps(clients: Clients) -> impl Iterator<Item = &'static Step> {
-    let wanted = move |step: &&Step| clients == Clients::Run || !step.is_opt_in();
+fn steps(opt_ins: OptIns) -> impl Iterator<Item = &'static Step> {
+    let wanted = move |step: &&Step| !step.is_opt_in() || opt_ins.has(step);
     STEPS.iter().filter(wanted)
 }
 
@@ -147,7 +159,7 @@ mod tests {
     /// Runs all steps, `failing` ones failing, and compares the names of those that were run.
     fn check(on_failure: OnFailure, failing: &[&str], expected: &[&str]) {
         let ran = Mutex::new(Vec::new());
-        let reports = run_steps(steps(Clients::Left), on_failure, |step| {
+        let reports = run_steps(steps(OptIns::default()), on_failure, |step| {
             ran.lock().expect("no step panics").push(step.name);
             let outcome = if failing.contains(&step.name) {
                 Outcome::Failed("on purpose".to_owned())
@@ -163,7 +175,7 @@ mod tests {
         let reports = reports.expect("these steps return no error");
         assert_eq!(
             reports.len(),
-            steps(Clients::Left).count(),
+            steps(OptIns::default()).count(),
             "each step is reported, run or not"
         );
         assert_eq!(report::has_failure(&reports), !failing.is_empty());
@@ -182,10 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_a_step_if_asked_for() {
-        let names = |clients| steps(clients).map(|step| step.name).collect::<Vec<_>>();
-        let (left, run) = (names(Clients::Left), names(Clients::Run));
-        assert_eq!(run, [left, vec!["clients"]].concat());
+    fn clients_and_engines_are_steps_if_asked_for() {
+        let names = |opt_ins| steps(opt_ins).map(|step| step.name).collect::<Vec<_>>();
+        let (none, all) = (names(OptIns::default()), names(OptIns::ALL));
+        assert_eq!(all, [none.clone(), vec!["clients", "engines"]].concat());
+        let engines = names(OptIns { engines: true, ..OptIns::default() });
+        assert_eq!(engines, [none, vec!["engines"]].concat());
     }
 
     #[test]

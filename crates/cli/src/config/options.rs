@@ -222,6 +222,12 @@ pub(crate) struct ServeOptions {
     /// Timeout between two bytes of an answer [default: 300]
     #[arg(long, help_heading = UP, env = "HEADSTART_UPSTREAM_SILENCE", value_name = "SECONDS")]
     pub(crate) upstream_silence: Option<f64>,
+    /// Tell the policies inside vLLM each request's kind, turn and session
+    ///
+    /// For engines with the Python package `headstart`, in the field `kv_transfer_params`. A
+    /// request that has this field keeps it. Other engines may refuse it.
+    #[arg(long, help_heading = UP, env = "HEADSTART_ENGINE_HINTS")]
+    pub(crate) engine_hints: bool,
     /// Pass requests that administer an engine
     ///
     /// /sleep, /reset_prefix_cache, /start_profile and others. Requests that only report go to
@@ -301,11 +307,14 @@ impl ServeOptions {
         let ConfigFile { serve, profiles, tenants } = file;
         let profiles = profiles::profiles(profiles)?;
         let mut options = Self { profiles, tenants: tenants::tenants(tenants)?, ..serve };
-        let pass_admin_routes = options.pass_admin_routes;
+        let (pass_admin_routes, engine_hints) = (options.pass_admin_routes, options.engine_hints);
         options.update_from_arg_matches(matches)?;
         // A flag that is not given has a value too, which the file's replaces.
         if matches.value_source("pass_admin_routes") == Some(ValueSource::DefaultValue) {
             options.pass_admin_routes = pass_admin_routes;
+        }
+        if matches.value_source("engine_hints") == Some(ValueSource::DefaultValue) {
+            options.engine_hints = engine_hints;
         }
         Ok(options)
     }

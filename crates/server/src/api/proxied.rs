@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prometheus::IntCounterVec;
 
 use super::call::CompletionCall;
+use super::engine_hints::with_hints;
 use super::headers;
 use super::respond::respond;
 use super::routed::{self, RouteFields};
@@ -44,12 +45,15 @@ pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response
     // Only validated here: the header passes on to an engine, which may load in part or not.
     call.is_exact()?;
     let headers = engine_headers(&call)?;
+    // Added behind all reading, so that the client's own request is counted and explained.
+    let has_hints = call.gateway.has_engine_hints;
+    let outgoing = if has_hints { with_hints(&body, call.kind, session) } else { body.clone() };
     let passing = Passing {
         request: Outgoing {
             method: &Method::POST,
             path: call.target.as_str(),
             headers: &headers,
-            body,
+            body: outgoing,
         },
         model: Some(&model),
         pinned: pin.as_ref().map(|pin| pin.replica),
@@ -70,7 +74,6 @@ pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response
     if proxied.head.status.is_success() {
         shadowed.began(call.gateway.clock.now());
     }
-    let body = passing.request.body.clone();
     let sent = ForwardedRequest {
         call: call.clone(),
         model,

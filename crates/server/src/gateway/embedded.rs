@@ -13,11 +13,8 @@ use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
+use crate::request_type::{CHAT, COMPLETION};
 use crate::spans::{Mark, RequestTimeline};
-
-/// Request types, as policies see them.
-const CHAT: u16 = 1;
-const COMPLETION: u16 = 2;
 
 /// Values that follow a request beside its submission and its routing.
 #[derive(Clone, Copy)]

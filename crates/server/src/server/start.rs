@@ -105,6 +105,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         metrics,
         observers,
         normalizers: config.normalizers,
+        has_engine_hints: config.has_engine_hints,
         edge: config.edge,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
@@ -118,8 +119,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let mut watchers = follow::all(&gateway, &streams);
     let dashboard = crate::dashboard::run(Arc::downgrade(&gateway));
     watchers.push(Watcher::Task(tokio::spawn(dashboard)));
-    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
-    let event_endpoints = endpoints.collect();
+    let event_endpoints = streams.into_iter().filter_map(|stream| stream.events).collect();
     Ok(ServerAssembly { gateway, watchers, event_endpoints, saving, _state_folder: lock })
 }
 

@@ -119,3 +119,25 @@ async fn replicas_of_ours_find_what_another_client_wrote() {
     }
     server.shutdown().await;
 }
+
+#[tokio::test]
+async fn engines_hear_of_kind_turn_and_session_where_the_operator_asked() {
+    let (got, upstream) = engine().await;
+    let config = ServeConfig { has_engine_hints: true, ..proxy(vec![upstream]) };
+    let gateway = start(config).await;
+    let mut asked = question("Be brief.", ["a", "b"]);
+    asked["user"] = json!("anna");
+    assert_eq!(chat(&gateway, &asked).await.status, 200);
+    let mut own = asked.clone();
+    own["kv_transfer_params"] = json!({"do_remote_decode": true});
+    assert_eq!(chat(&gateway, &own).await.status, 200);
+    let got = got.lock().expect("no panic").clone();
+    let mut hinted: Value = serde_json::from_str(&got[0]).expect("JSON");
+    let hints = hinted["kv_transfer_params"]["headstart"].take();
+    assert_eq!((&hints["kind"], &hints["turn"]), (&json!(1), &json!(1)));
+    assert!(hints["session"].is_u64(), "{hints}");
+    hinted.as_object_mut().expect("an object").remove("kv_transfer_params");
+    assert_eq!(hinted, asked);
+    assert_eq!(got[1], own.to_string());
+    gateway.shutdown().await;
+}

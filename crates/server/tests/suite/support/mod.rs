@@ -89,6 +89,7 @@ fn config(backend: EngineBackend) -> ServeConfig {
         shadow: None,
         insight: true,
         normalizers: Normalizers::default(),
+        has_engine_hints: false,
         limits: EdgeLimits::default(),
         edge: Edge::default(),
         labels: Vec::new(),
