@@ -76,7 +76,7 @@ class HeadstartTier(SecondaryTierManager):
         tier_type: str,
         backpressure_detector: Any = None,
         *,
-        budget_gib: float,
+        budget_gib: float | None = None,
         folder: str | None = None,
         url: str | None = None,
         policy: str = "hazard",
@@ -88,10 +88,7 @@ class HeadstartTier(SecondaryTierManager):
         super().__init__(offloading_spec, primary_kv_view, tier_type, *more)
         if unknown:
             raise ValueError(f"HeadstartTier has no option {', '.join(unknown)}")
-        if (folder is None) == (url is None):
-            raise ValueError("HeadstartTier needs either `folder` or `url`")
-        if not isinstance(budget_gib, (int, float)) or budget_gib <= 0:
-            raise ValueError(f"HeadstartTier: `budget_gib` is {budget_gib!r}; give a number")
+        check_options(folder, url, budget_gib)
         rows = np.asarray(primary_kv_view).view(np.uint8)
         config = offloading_spec.config
         model = pathlib.Path(config.model.name)
@@ -238,6 +235,23 @@ class HeadstartTier(SecondaryTierManager):
         self._chains.see(req_context)
 
 
+def check_options(folder: Any, url: Any, budget_gib: Any) -> None:
+    """`ValueError`: an option is missing or wrong. Names it and says what to give."""
+
+    def wrong(option: str, value: object, wanted: str) -> ValueError:
+        return ValueError(f"HeadstartTier: `{option}` is {value!r}; give {wanted}")
+
+    if (folder is None) == (url is None):
+        raise ValueError("HeadstartTier needs either `folder` or `url`, and not both")
+    if folder is not None and (not isinstance(folder, str) or not folder or "://" in folder):
+        raise wrong("folder", folder, "a path, or `url` in its place")
+    if url is not None and (not isinstance(url, str) or "://" not in url):
+        raise wrong("url", url, "s3://BUCKET/PREFIX, gs://, az:// or file:///FOLDER")
+    is_number = isinstance(budget_gib, (int, float)) and not isinstance(budget_gib, bool)
+    if not is_number or not 0 < budget_gib < float("inf"):
+        raise wrong("budget_gib", budget_gib, "a number above 0, GiB")
+
+
 def open_first_free(
     folder: pathlib.Path, open_tier: Callable[[str], BlockTier]
 ) -> tuple[str, BlockTier]:
@@ -249,7 +263,10 @@ def open_first_free(
     """
     for number in range(ENGINES_MAX):
         path = folder.with_name(f"{folder.name}-{number}") if number else folder
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"HeadstartTier: `folder` cannot be used: {error}") from error
         try:
             return str(path), open_tier(str(path))
         except BlockingIOError:

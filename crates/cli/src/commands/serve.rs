@@ -212,7 +212,7 @@ fn has_engine_hints(options: &ServeOptions) -> Result<bool> {
     );
     ensure!(
         !options.upstream.is_empty() || !options.engine_hints,
-        usage("--engine-hints needs --upstream: engines in this process have these facts")
+        usage("--engine-hints needs --upstream: it is for engines elsewhere")
     );
     Ok(options.engine_hints)
 }

@@ -26,8 +26,8 @@ pub(crate) struct VllmArgs {
     /// Eviction policy of host memory and disk
     #[arg(long, value_name = "NAME", default_value = "hazard")]
     policy: String,
-    /// Folder on a disk for KV; each engine has its own in it
-    #[arg(long, value_name = "DIR", requires = "disk_gib")]
+    /// Folder for KV, with one folder for each engine in it, or the URL of object storage
+    #[arg(long, value_name = "PLACE", requires = "disk_gib")]
     disk: Option<PathBuf>,
     /// Budget of each engine on the disk, GiB
     #[arg(long, value_name = "GIB", requires = "disk")]
@@ -82,11 +82,12 @@ impl VllmArgs {
         });
         if let (Some(folder), Some(gib)) = (&self.disk, self.disk_gib) {
             bytes("--disk-gib", gib)?;
-            let folder = folder.to_str().context("--disk: the name is not UTF-8")?;
+            let place = folder.to_str().context("--disk: the name is not UTF-8")?;
+            let option = if place.contains("://") { "url" } else { "folder" };
             let mut tier = json!({
                 "type": "HeadstartTier",
                 "module_path": "headstart.vllm.tier",
-                "folder": folder,
+                option: place,
                 "budget_gib": gib,
                 "policy": self.policy,
             });
