@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 import pathlib
-import time
 from collections.abc import Iterator
 
 import pytest
 
-np = pytest.importorskip("numpy", reason="needs numpy")
-native = pytest.importorskip("headstart._native", reason="the wheel is not built")
+from tier_user import TierUser, key
 
-ROW_BYTES = 64 * 1024
+SHAPE = (64, 64 * 1024)
 BUDGET_BYTES = 16 << 20
 
 
-class Disk:
-    """A tier and its rows; row and key of a block have its number."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        self.rows = np.zeros((64, ROW_BYTES), dtype=np.uint8)
-        self.jobs = 0
-        self.open()
-
-    def open(self) -> None:
-        self.tier = native.BlockTier(
-            self.folder, BUDGET_BYTES, self.rows, bytes(16), policy="lru"
-        )
-
-    def finish(self) -> list[bytes]:
-        """Keys that the job moved."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            for job, _, moved, _, _ in self.tier.finished():
-                assert job == self.jobs
-                return moved
-            time.sleep(0.001)
-        raise AssertionError("the job does not end")
-
-    def store(self, blocks: list[int]) -> list[bytes]:
-        self.jobs += 1
-        for block in blocks:
-            self.rows[block % 64] = block % 251
-        keys = [key(block) for block in blocks]
-        rows = [block % 64 for block in blocks]
-        self.tier.store(self.jobs, keys, [None, *keys[:-1]], rows, native.Use(self.jobs))
-        return self.finish()
-
-    def load(self, blocks: list[int]) -> list[bytes]:
-        self.jobs += 1
-        self.tier.load(self.jobs, [key(block) for block in blocks], list(range(len(blocks))))
-        return self.finish()
-
-    def has(self, block: int) -> bool:
-        return self.tier.lookup(key(block)) is True
-
-
-def key(block: int) -> bytes:
-    return block.to_bytes(8, "big")
-
-
 @pytest.fixture
-def disk(tmp_path: pathlib.Path) -> Iterator[Disk]:
-    made = Disk(tmp_path)
+def disk(tmp_path: pathlib.Path) -> Iterator[TierUser]:
+    made = TierUser(tmp_path, BUDGET_BYTES, SHAPE)
     yield made
     made.tier.close()
 
 
-def test_pinned_blocks_outlive_any_number_of_others(disk: Disk) -> None:
+def test_pinned_blocks_outlive_any_number_of_others(disk: TierUser) -> None:
     disk.store([1, 2, 3])
     assert disk.tier.pin([key(1), key(9), key(2)]) == [True, False, True]
     for first in range(100, 100 + 4 * disk.tier.capacity, 8):
@@ -82,7 +34,7 @@ def test_pinned_blocks_outlive_any_number_of_others(disk: Disk) -> None:
     assert not disk.has(1) and not disk.has(2)
 
 
-def test_removed_blocks_are_gone_and_others_stay(disk: Disk) -> None:
+def test_removed_blocks_are_gone_and_others_stay(disk: TierUser) -> None:
     disk.store([1, 2, 3, 4])
     disk.tier.pin([key(3)])
     disk.tier.changes()
@@ -94,7 +46,7 @@ def test_removed_blocks_are_gone_and_others_stay(disk: Disk) -> None:
     assert disk.store([2]) == [key(2)]
 
 
-def test_advice_follows_what_was_measured(disk: Disk) -> None:
+def test_advice_follows_what_was_measured(disk: TierUser) -> None:
     blocks = list(range(8))
     keys = [key(block) for block in blocks]
     assert disk.tier.advise(keys, 99, 0, 16, 136) == (0, None, None)

@@ -9,10 +9,9 @@ import socket
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-from headstart import _native as native
+from tier_user import TierUser, key
 
 ROWS, ROW_BYTES = 16, 8192
 RECORD_BYTES = ROW_BYTES + 4096
@@ -20,47 +19,11 @@ RECORD_BYTES = ROW_BYTES + 4096
 BENCHES = pathlib.Path(__file__).parents[2] / "bench/engines"
 
 
-class StoreUser:
+class StoreUser(TierUser):
     """An engine that uses the store at `url`."""
 
     def __init__(self, url: str, budget_blocks: int = 100, identity: bytes = bytes(16)) -> None:
-        self.rows = np.zeros((ROWS, ROW_BYTES), np.uint8)
-        self.jobs = 0
-        budget = budget_blocks * RECORD_BYTES
-        self.tier = native.BlockTier(url, budget, self.rows, identity, policy="lru")
-
-    def store(self, blocks: list[int]) -> list[bytes]:
-        self.jobs += 1
-        for block in blocks:
-            self.rows[block % ROWS] = block % 251
-        keys = [key(block) for block in blocks]
-        rows = [block % ROWS for block in blocks]
-        self.tier.store(self.jobs, keys, [None, *keys[:-1]], rows, native.Use(self.jobs))
-        return self.finish()
-
-    def load(self, blocks: list[int]) -> list[bytes]:
-        self.jobs += 1
-        self.rows[:] = 255
-        self.tier.load(self.jobs, [key(block) for block in blocks], list(range(len(blocks))))
-        return self.finish()
-
-    def finish(self) -> list[bytes]:
-        """Keys that the job moved."""
-        deadline = time.monotonic() + 40
-        while time.monotonic() < deadline:
-            for job, _, moved, _, _ in self.tier.finished():
-                assert job == self.jobs
-                return moved
-            time.sleep(0.001)
-        raise AssertionError("the job does not end")
-
-    def has(self, block: int) -> bool:
-        assert self.tier.finished() == []
-        return self.tier.lookup(key(block)) is True
-
-
-def key(block: int) -> bytes:
-    return block.to_bytes(32, "big") + bytes(4)
+        super().__init__(url, budget_blocks * RECORD_BYTES, (ROWS, ROW_BYTES), identity)
 
 
 def objects(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -111,6 +74,7 @@ def test_a_damaged_object_is_not_loaded(url: str, tmp_path: pathlib.Path) -> Non
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     user = StoreUser(url)
+    user.rows[:] = 255
     assert user.load(list(range(8))) == []
     assert (user.rows == 255).all()
     assert dict(user.tier.counts())["damaged"] == 8

@@ -1,6 +1,7 @@
 //! The `headstart` binary for steps that run it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -13,6 +14,21 @@ pub(super) fn build(cargo: &Cargo) -> Result<Option<Outcome>> {
     let built = cargo.run(&["build", "--quiet", "--locked", "--workspace", "--bins"], &[])?;
     let failed = || Outcome::Failed(format!("the binary does not build: {built}"));
     Ok((!built.success()).then(failed))
+}
+
+/// Runs a script below the root with `--headstart` and the built program, and prints its output.
+/// Returns its exit code and output.
+pub(super) fn run_script(script: &str, root: &Path) -> Result<(Option<i32>, String)> {
+    let done = Command::new(root.join(script))
+        .arg("--headstart")
+        .arg(path()?)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("{script} did not start"))?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    print!("{said}");
+    Ok((done.status.code(), said))
 }
 
 /// Returns the path of the built program: beside this one.

@@ -8,9 +8,9 @@
 //! | `bench/engines/check` | the plug-ins inside a real vLLM |
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{Outcome, binary};
 use crate::cargo::Cargo;
@@ -31,17 +31,8 @@ pub(super) fn run(script: &str, root: &Path, cargo: &Cargo) -> Result<Outcome> {
     if let Some(failed) = binary::build(cargo)? {
         return Ok(failed);
     }
-    let done = Command::new("python3")
-        .arg(root.join(script))
-        .arg("--headstart")
-        .arg(binary::path()?)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("{script} did not start"))?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    print!("{said}");
-    Ok(concluded(script, done.status.code(), &said))
+    let (code, said) = binary::run_script(script, root)?;
+    Ok(concluded(script, code, &said))
 }
 
 /// Judges the scripts by exit code and closing line.

@@ -33,16 +33,8 @@ pub(super) fn run(script: &str, root: &Path, cargo: &Cargo) -> Result<Outcome> {
     if let Some(failed) = binary::build(cargo)? {
         return Ok(failed);
     }
-    let done = Command::new(root.join(script))
-        .arg("--headstart")
-        .arg(binary::path()?)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("{script} did not start"))?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    print!("{said}");
-    Ok(concluded(script, done.status.code(), &said))
+    let (code, said) = binary::run_script(script, root)?;
+    Ok(concluded(script, code, &said))
 }
 
 /// Returns the outcome if the checks cannot run, in the script's words.
