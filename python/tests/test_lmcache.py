@@ -5,7 +5,6 @@ LMCache 0.5.6. No server runs here; bench/engines/l2.py runs LMCache's benchmark
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
@@ -63,6 +62,7 @@ from lmcache.v1.memory_management import (  # noqa: E402
 )
 from lmcache.v1.platform import consume_fd  # noqa: E402
 
+from file_harm import harm  # noqa: E402
 from headstart.lmcache.parts import keys_of, offsets_of  # noqa: E402
 
 ROW_KIB = 64
@@ -268,21 +268,6 @@ def test_objects_survive_harm_to_files_in_use(world: World) -> None:
     until(lambda: not world.adapter._news)
     counted = sum(world.adapter.get_usage().bytes_by_cache_salt.values())
     assert counted == OBJECT * len(world.adapter._resident)
-
-
-def harm(path: pathlib.Path, rng: random.Random) -> None:
-    """Flips a bit, or cuts a file's end off."""
-    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-        if not (size := path.stat().st_size):
-            return
-        at = rng.randrange(size)
-        if rng.random() < 0.05:
-            file.truncate(at)
-            return
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1 << rng.randrange(8)]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import pytest
 
 import engine_parts
+from file_harm import harm
 from test_policy import conversations
 
 np = pytest.importorskip("numpy", reason="needs numpy")
@@ -445,21 +446,6 @@ def test_pages_survive_harm_to_files_in_use(world: World) -> None:
         world.load(*pages)
     world.reopen()
     world.load(*range(16))
-
-
-def harm(path: pathlib.Path, rng: random.Random) -> None:
-    """Flips a bit, or cuts a file's end off."""
-    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-        if not (size := path.stat().st_size):
-            return
-        at = rng.randrange(size)
-        if rng.random() < 0.05:
-            file.truncate(at)
-            return
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1 << rng.randrange(8)]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
