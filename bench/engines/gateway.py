@@ -164,12 +164,18 @@ def show(options: argparse.Namespace, engines: list[Server]) -> bool:
         print(f"engine {at}: {sources}")
     loaded = sum(value for engine in engines for key, value in engine.counters().items()
                  if "by_source" in key and 'source="disk"' in key)
+    tier = [line for engine in engines for line in engine.metrics() if "headstart:" in line]
+    print("\n".join(line for line in tier if not line.startswith("#")))
+    has_metrics = all(
+        any(line.startswith(f"headstart:{name}") and not line.endswith(" 0.0") for line in tier)
+        for name in ("tier_blocks_total", "tier_computed_blocks_total", "tier_up")
+    )
     metrics = request("GET", "/metrics")[2].decode().splitlines()
     buckets = [line for line in metrics if line.startswith("headstart_prompt_tokens_total")]
     print("\n".join(buckets))
     told = sum(float(line.split()[-1]) for line in buckets if 'bucket="disk"' in line)
     print(f"loaded from disk: {loaded:.0f} tokens by the engines, {told:.0f} by the gateway")
-    return placed_well and 0 < loaded == told
+    return placed_well and has_metrics and 0 < loaded == told
 
 
 if __name__ == "__main__":

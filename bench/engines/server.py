@@ -137,16 +137,19 @@ class Server:
 
     def counters(self) -> dict[str, float]:
         """Those of vLLM's /metrics that tell of offload and of cached tokens."""
-        with self._request("GET", "/metrics") as answer:
-            lines = answer.read().decode().splitlines()
         found = {}
-        for line in lines:
+        for line in self.metrics():
             wanted = line.startswith(("vllm:kv_offload", "vllm:prompt_tokens_cached_by_source"))
             if wanted and "_bucket" not in line and "_created" not in line:
                 name, value = line.rsplit(" ", 1)
                 name = name.replace('engine="0",', "").replace('model_name="tiny"', "")
                 found[name] = float(value)
         return found
+
+    def metrics(self) -> list[str]:
+        """The lines of vLLM's /metrics."""
+        with self._request("GET", "/metrics") as answer:
+            return answer.read().decode().splitlines()
 
     def _is_healthy(self) -> bool:
         try:

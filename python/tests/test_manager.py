@@ -24,6 +24,7 @@ class Tier:
         self.seconds: list[float] = []
         self.waits = True
         self.num_loaded = 0
+        self.misses: list[tuple[bytes, str]] = []
 
     def observe_step(self, entries: list[tuple[int, int]], seconds: float) -> None:
         self.steps.append(entries)
@@ -34,6 +35,9 @@ class Tier:
 
     def loaded(self, req_context: object) -> None:
         self.num_loaded += 1
+
+    def note_miss(self, key: bytes, req_context: object, reason: str) -> None:
+        self.misses.append((key, reason))
 
 
 class Inner:

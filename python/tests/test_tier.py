@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
+import importlib.util
 import pathlib
 import random
+import sys
 import time
 import types
 from collections.abc import Iterator
@@ -300,3 +303,68 @@ def test_jobs_end_when_the_tier_is_drained_or_closed(world: World) -> None:
     job = world.job([999], [0], False)
     world.tier.submit_store(job)
     assert [result.success for result in world.tier.get_finished_jobs()] == [False]
+
+
+@pytest.fixture
+def has_stats(vllm, parts: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads vLLM's own class of stats, whose package imports the whole engine."""
+    name = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
+
+    @dataclasses.dataclass
+    class KVConnectorStats:
+        data: dict = dataclasses.field(default_factory=dict)
+
+    base = importlib.import_module("vllm.distributed.kv_transfer.kv_connector.v1.metrics")
+    monkeypatch.setattr(base, "KVConnectorStats", KVConnectorStats, raising=False)
+    path = parts / f"{name.replace('.', '/')}.py"
+    loaded = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(loaded)
+    monkeypatch.setitem(sys.modules, name, module)
+    loaded.loader.exec_module(module)
+
+
+def stats_of(world: World) -> dict[str, dict[tuple[str, ...], float]]:
+    """What vLLM is given, with the metrics' labels checked against their definitions."""
+    stats = world.tier.get_stats()
+    definitions = world.tier.build_metric_definitions({})
+    for name, values in stats._values.items():
+        assert all(len(labels) == len(definitions[name].labelnames) for labels in values), name
+        kind = type(definitions[name]).__name__
+        assert stats._types[name] in kind.lower(), name
+    return stats._values
+
+
+def test_metrics_tell_what_happened_to_blocks(world: World, has_stats) -> None:
+    world.store([1, 2, 3])
+    world.load([1, 2])
+    found = stats_of(world)
+    assert found["headstart:tier_blocks"] == {("disk", "stored"): 3, ("disk", "loaded"): 2}
+    assert found["headstart:tier_resident_blocks"] == {("disk",): 3}
+    assert found["headstart:tier_capacity_blocks"] == {("disk",): world.tier._tier.capacity}
+    assert found["headstart:tier_up"] == {("disk",): 1}
+    assert "headstart:tier_blocks" not in stats_of(world), "each count is told once"
+
+
+def test_metrics_tell_why_blocks_were_computed(world: World, has_stats) -> None:
+    if not hasattr(world.context([]), "set_offload_key_position"):
+        pytest.skip("0.30 does not tell the order of blocks")
+
+    def computed() -> dict[tuple[str, ...], float]:
+        return stats_of(world).get("headstart:tier_computed_blocks", {})
+
+    capacity = world.tier._tier.capacity
+    world.store([1, 2])
+    assert world.prompt_finds([1, 2]) == ["HIT", "HIT"] and computed() == {}
+    # vLLM stops at the first miss.
+    context = world.context([1, 2, 3, 4, 5])
+    assert [world.tier.lookup(world.key(block), context).name for block in (1, 2, 3)][2] == "MISS"
+    assert computed() == {}, "a request that runs may be looked up again"
+    world.tier.on_request_finished(context)
+    assert computed() == {("disk", "not_stored"): 3}
+    for first in range(100, 100 + 3 * capacity // 2, 8):
+        world.store(list(range(first, first + 8)))
+    assert world.prompt_finds([1]) == ["MISS"]
+    assert computed() == {("disk", "evicted"): 1}
+    world.tier.note_miss(world.key(1), context := world.context([1, 2]), "no_row")
+    world.tier.on_request_finished(context)
+    assert computed() == {("disk", "no_row"): 2}

@@ -1,5 +1,6 @@
 //! A tier below an engine's CPU tier, on disk or in object storage.
 
+mod evicted;
 mod state;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,6 +22,7 @@ use crate::mover::{Mover, OpenedMover};
 use crate::place::TierPlace;
 use crate::region::Region;
 use crate::usage::Use;
+use evicted::EvictedNames;
 use state::{BlockCounts, TierJob, TierState};
 
 /// A job that has ended: its id, whether all of it was moved, keys that were, seconds, and bytes.
@@ -80,6 +82,7 @@ impl BlockTier {
             ended: VecDeque::new(),
             changes: Vec::new(),
             counts: BlockCounts::default(),
+            evicted: EvictedNames::new(capacity),
             condition: String::new(),
             is_gone: false,
             line: LoadLine::new(),
@@ -115,6 +118,16 @@ impl BlockTier {
             state.keys.insert(name, key.unbind());
         }
         Some(true)
+    }
+
+    /// The reason why `lookup` of this key is `False`.
+    fn absence(&mut self, key: &[u8]) -> &'static str {
+        let state = self.state();
+        match (state.is_gone, state.evicted.contains(state.name_of(key))) {
+            (true, _) => "unreachable",
+            (false, true) => "evicted",
+            (false, false) => "not_stored",
+        }
     }
 
     /// Stores blocks of a prompt from rows; `parents` are the keys before them, where known. Blocks

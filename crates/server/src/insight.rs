@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use headstart_core::event::BlockChange;
-use headstart_core::{Nanos, ReplicaId, RouteKey};
+use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 use headstart_index_sync::random_key;
 use headstart_insight::loss::{Attributor, AttributorConfig, ServedTokens};
 use headstart_insight::text::Sketch;
@@ -91,11 +91,16 @@ impl Observation {
         self.served = Some(ServedTokens { tiers: tokens, load_failed: 0 });
     }
 
-    /// The engine said how many it found, and not where: they were where the index knew them.
+    /// The engine said how many it found, and not where: they were where the index knew them. It
+    /// did not load the others below its device.
     pub fn serve_somewhere(&mut self, tokens: usize) {
-        let tiers = self.held.split(u32::try_from(tokens).unwrap_or(u32::MAX));
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let block_size = self.block_size.max(1);
+        let floor = self.prompt_tokens.saturating_sub(1) / block_size * block_size;
+        let stored = self.held.within(Tier::Remote).min(floor);
+        let load_failed = stored.saturating_sub(tokens.max(self.held.within(Tier::Device)));
         // A split by tier that came first is kept; a bare count says less.
-        self.served.get_or_insert(ServedTokens { tiers, load_failed: 0 });
+        self.served.get_or_insert(ServedTokens { tiers: self.held.split(tokens), load_failed });
     }
 
     /// Its answer is complete, or says enough.

@@ -6,20 +6,37 @@ Hints in a request's `kv_transfer_params`, all optional:
                    "tools": ["Bash"], "output_tokens": 120, "p_continue": 0.8,
                    "now_ns": 1730000000000000000}}
 
-`now_ns` replaces the clock where the variable HEADSTART_CLOCK is `hints`, for replays of traces.
+| hint | value |
+|---|---|
+| `session` | a number of the conversation, below 2⁶⁴ |
+| `turn` | the number of its user messages, from 1 |
+| `kind` | a number of the kind of request, below 2¹⁶; the gateway sends 1 for chat, 2 for completions |
+| `p_continue` | the chance that the conversation has another request, 0 to 1 |
+| `tools` | names of the tools that the answer calls, where they are known before |
+| `finish` | how the answer will end: `stop`, `length`, `tool_calls`, …; known in replays |
+| `output_tokens` | tokens of the answer, where they are known before |
+
+A hint of another type is ignored, and logged once. `now_ns` replaces the clock where the variable HEADSTART_CLOCK is `hints`, for replays of traces.
 Otherwise it is ignored: a client must not set the clock of everyone.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import time
 from typing import Any
 
 from .._native import Use
 
+logger = logging.getLogger("vllm.headstart")
+
 WHOLE = {"turn": 2**16, "kind": 2**16, "session": 2**64, "output_tokens": 2**32, "now_ns": 2**64}
 """Hints that are whole numbers, and their limits."""
+
+
+NAMES = {*WHOLE, "finish", "tools", "p_continue"}
 
 
 def checked(given: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +54,15 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     p_continue = given.get("p_continue")
     if isinstance(p_continue, (int, float)) and 0 <= p_continue <= 1:
         hints["p_continue"] = float(p_continue)
+    for name in NAMES & given.keys() - hints.keys():
+        warn_once(name)
     return hints
+
+
+@functools.cache
+def warn_once(name: str) -> None:
+    """Logs the name of a hint of a wrong type. Never its value, which is a client's."""
+    logger.warning("a request's hint `%s` has a wrong type or range; such hints are ignored", name)
 
 
 def use_of(req_context: Any, least_ns: int) -> Use:

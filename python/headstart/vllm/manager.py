@@ -60,14 +60,20 @@ class HeadstartManager:
             start = ends[key] - next(iter(ends.values()))
             request.computed = min(start, request.computed)
             if ends[key] >= request.load_end:
-                return self._manager.primary_tier.lookup(key, req_context)
+                result = self._manager.primary_tier.lookup(key, req_context)
+                if result is LookupResult.MISS:
+                    self._tier.note_miss(key, req_context, "no_row")
+                return result
         self._tier.offered = None
         result = self._manager.lookup(key, req_context, **more)
         if self._tier.offered != key:
             return result
         if result is LookupResult.MISS:
             # The CPU tier has no row for it.
-            return LookupResult.RETRY if self._tier.waits_for_row(req_context) else result
+            if self._tier.waits_for_row(req_context):
+                return LookupResult.RETRY
+            self._tier.note_miss(key, req_context, "no_row")
+            return result
         if request is not None:
             request.fetches[key] += 1
             if request.fetches[key] == FETCHES_MAX:

@@ -21,7 +21,7 @@ that takes longer than 30 s is reported as failed, and never touches memory afte
 of stored and removed blocks as KV events of the medium STORAGE. Engines of one identity share a
 store: each finds the blocks of the others within a minute. The list may have a folder and then a
 store; a block that both have comes from the first one. 0.30 does not tell the order of a
-request's blocks; there all of them count as heads.
+request's blocks; there all of them count as heads. metrics.py has the metrics.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from .._native import BlockTier
 from .chains import Chains
 from .hints import use_of
 from .identity import identity_of
+from .metrics import TierMetrics, definitions
 
 logger = logging.getLogger("vllm.headstart")
 
@@ -116,18 +117,32 @@ class HeadstartTier(SecondaryTierManager):
         # With several groups of layers, one group cannot decide for the others.
         self._has_choice = len(config.groups) == 1
         self._plans: OrderedDict[str, LoadPlan] = OrderedDict()
+        self._misses: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        """Of each request: why it loads no more, and the blocks that it computes."""
         self.offered: bytes | None = None
         """The key that `lookup` found last. The manager clears it."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)
+        self._metrics = TierMetrics("disk" if url is None else "store")
         logger.info(
             "tier %s: %d of %d blocks", self._place, len(self._tier), self._tier.capacity
         )
+
+    @classmethod
+    def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, Any]:
+        return definitions()
+
+    def get_stats(self) -> Any:
+        return self._metrics.take(self._tier)
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
         found = self._tier.lookup(key)
         if found is None:
             return LookupResult.RETRY
-        if not found or not self._is_worth_loading(key, req_context):
+        if not found:
+            self.note_miss(key, req_context, self._tier.absence(key))
+            return LookupResult.MISS
+        if not self._is_worth_loading(key, req_context):
+            self.note_miss(key, req_context, "slower")
             return LookupResult.MISS
         self.offered = key
         return LookupResult.HIT
@@ -184,6 +199,16 @@ class HeadstartTier(SecondaryTierManager):
             self._tier.observe_wait(plan.load_s, time.monotonic() - plan.made_at)
             plan.load_s = None
 
+    def note_miss(self, key: bytes, req_context: Any, reason: str) -> None:
+        """A request does not load this block, nor those behind it. The last reason counts: vLLM
+        looks again for a request that waits."""
+        if not self._has_choice or not self._chains.see(req_context):
+            return
+        chain = self._chains.of(req_context.req_id, key)
+        self._misses[req_context.req_id] = reason, len(chain) - self._chains.offset(key)
+        if len(self._misses) > REQUESTS_MAX:
+            self._misses.popitem(last=False)
+
     def waits_for_row(self, req_context: Any) -> bool:
         """Whether a request that found the CPU tier full waits: as long as loading its blocks
         saves, from when it was decided."""
@@ -193,6 +218,8 @@ class HeadstartTier(SecondaryTierManager):
 
     def on_request_finished(self, req_context: Any) -> None:
         self._plans.pop(req_context.req_id, None)
+        if miss := self._misses.pop(req_context.req_id, None):
+            self._metrics.compute(*miss)
         self._use = use_of(req_context, self._use.now)
         for chain in self._chains.end(req_context):
             self._tier.touch(chain, self._use)

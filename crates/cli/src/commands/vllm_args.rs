@@ -1,5 +1,6 @@
 //! `headstart vllm-args`: the options that make vLLM use Headstart's tiers.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -53,15 +54,21 @@ pub(crate) fn run(args: &VllmArgs) -> Result<()> {
         let values = options.into_iter().map(|(name, value)| (name.to_owned(), value));
         return output::line(&Value::Object(values.collect()).to_string());
     }
-    let mut lines = vec![format!("vllm serve {} --enable-prompt-tokens-details", args.model)];
+    let model = quoted(&args.model);
+    let mut lines = vec![format!("vllm serve {model} --enable-prompt-tokens-details")];
     lines.extend(options.iter().map(|(name, value)| format!("  {name} '{value}'")));
     let mut text = lines.join(" \\\n");
     if let Some(port) = args.kv_events_port {
         let replay = port + REPLAY;
         text += &format!(
             "\n\n# The gateway in front of it:\nheadstart serve --strategy cost \\\n  --upstream \
-             http://HOST:8000,kv=tcp://HOST:{port},replay=tcp://HOST:{replay},tokenizer={}",
-            args.model
+             http://HOST:8000,kv=tcp://HOST:{port},replay=tcp://HOST:{replay},tokenizer={model}"
+        );
+    }
+    if args.disk.is_some() && args.revision.is_none() {
+        text += &format!(
+            "\n\n# If {model} is not a folder of weights, add --revision with its commit on the \
+             hub. Blocks belong\n# to weights, and vLLM does not start without that name."
         );
     }
     output::line(&text)
@@ -117,6 +124,15 @@ fn bytes(option: &str, gib: f64) -> Result<u64> {
         bail!("{option} {gib}: a size above 0, GiB");
     }
     Ok((gib * GIB) as u64)
+}
+
+/// A word of a POSIX shell.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@%+=:,./_-".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''")).into()
 }
 
 /// The value of vLLM's `--kv-events-config`.

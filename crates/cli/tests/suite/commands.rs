@@ -315,6 +315,10 @@ fn vllm_args_are_json_that_names_each_part() {
     let shown = headstart(&["vllm-args", "M", "--host-gib", "1", "--kv-events-port", "5557"]);
     let shown = text(&shown.stdout);
     assert!(shown.starts_with("vllm serve M ") && shown.contains("kv=tcp://HOST:5557,"), "{shown}");
+    let shown =
+        headstart(&["vllm-args", "my model", "--host-gib", "1", "--disk", "/x", "--disk-gib", "1"]);
+    let shown = text(&shown.stdout);
+    assert!(shown.starts_with("vllm serve 'my model' ") && shown.contains("--revision"), "{shown}");
     check_usage(&["vllm-args", "M"], "--host-gib");
     check_usage(&["vllm-args", "M", "--host-gib", "1", "--disk", "/x"], "--disk-gib");
     for (args, part) in [

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::EndedTierJob;
+use super::evicted::EvictedNames;
 use crate::key::name_of;
 use crate::line::LoadLine;
 use crate::mover::Mover;
@@ -31,6 +32,7 @@ pub(super) struct TierState {
     /// Blocks that came and went: key, and whether it came.
     pub(super) changes: Vec<(Py<PyBytes>, bool)>,
     pub(super) counts: BlockCounts,
+    pub(super) evicted: EvictedNames,
     pub(super) condition: String,
     /// Nothing can be read from the place.
     pub(super) is_gone: bool,
@@ -106,6 +108,7 @@ impl TierState {
         blocks.truncate(fits);
         self.counts.evicted += evicted.len() as u64;
         for name in &evicted {
+            self.evicted.insert(*name);
             if let Some(key) = self.keys.remove(name) {
                 self.changes.push((key, false));
             }

@@ -48,7 +48,7 @@ async fn cached_tokens_are_split_by_the_tiers_that_events_told_of() {
     }
     for (seed, cached, expected) in [
         (1, 7, [2, 2, 3, 0]),
-        // Fewer than predicted.
+        // Fewer than predicted: two blocks on disk were not loaded.
         (2, 5, [2, 2, 1, 2]),
         // More than the index knew.
         (3, 8, [3, 2, 3, 0]),
@@ -56,7 +56,7 @@ async fn cached_tokens_are_split_by_the_tiers_that_events_told_of() {
         (4, 6, [6, 0, 0, 0]),
     ] {
         let record = record(&gateway, &engine, seed, cached).await;
-        let found = ["device", "host", "disk", "index-wrong"].map(|name| blocks(&record, name));
+        let found = ["device", "host", "disk", "load-failed"].map(|name| blocks(&record, name));
         assert_eq!(found, expected, "{record}");
         let buckets = record["buckets"].as_object().expect("it was explained");
         let sum: u64 = buckets.values().filter_map(Value::as_u64).sum();

@@ -1,0 +1,86 @@
+"""Metrics of `HeadstartTier` in vLLM's /metrics.
+
+| metric | meaning |
+|---|---|
+| `headstart:tier_blocks_total{place, event}` | blocks `stored`, `loaded`, `evicted`, `declined` (no room), `damaged`, `failed` |
+| `headstart:tier_computed_blocks_total{place, reason}` | blocks of prompts that the engine computed, by the reason for the first of them |
+| `headstart:tier_resident_blocks{place}` | blocks there |
+| `headstart:tier_capacity_blocks{place}` | blocks that fit the budget |
+| `headstart:tier_up{place}` | 1 if the place works |
+
+`place` is `disk` or `store`. The reasons:
+
+| reason | meaning |
+|---|---|
+| `not_stored` | not there, and not evicted lately |
+| `evicted` | it was there, and went to make room |
+| `unreachable` | nothing can be read from the place now |
+| `slower` | there, and loading was predicted to take longer than computing |
+| `no_row` | there, and the CPU tier had no room for it |
+
+A request counts once, when it ends. With several groups of layers no reason is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .._native import BlockTier
+
+BLOCKS = "headstart:tier_blocks"
+COMPUTED = "headstart:tier_computed_blocks"
+RESIDENT = "headstart:tier_resident_blocks"
+CAPACITY = "headstart:tier_capacity_blocks"
+UP = "headstart:tier_up"
+
+
+def definitions() -> dict[str, Any]:
+    """What vLLM needs to know of each metric before the first value."""
+    from vllm.v1.kv_offload.base import OffloadingCounterMetadata, OffloadingGaugeMetadata
+
+    return {
+        BLOCKS: OffloadingCounterMetadata(
+            "Blocks of HeadstartTier, by what happened to them.", ("place", "event")
+        ),
+        COMPUTED: OffloadingCounterMetadata(
+            "Blocks of prompts that HeadstartTier did not load, by reason.", ("place", "reason")
+        ),
+        RESIDENT: OffloadingGaugeMetadata("Blocks in HeadstartTier.", ("place",)),
+        CAPACITY: OffloadingGaugeMetadata("Blocks that fit HeadstartTier's budget.", ("place",)),
+        UP: OffloadingGaugeMetadata("1 if the place of HeadstartTier works.", ("place",)),
+    }
+
+
+class TierMetrics:
+    """Counts of one tier since vLLM asked last."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._blocks: dict[str, int] = {}
+        """Counts of blocks when vLLM asked last."""
+        self._computed: Counter[str] = Counter()
+
+    def compute(self, reason: str, blocks: int) -> None:
+        """The engine computed blocks of a prompt."""
+        self._computed[reason] += blocks
+
+    def take(self, tier: BlockTier) -> Any:
+        """The changes, as vLLM's `OffloadingConnectorStats`."""
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (
+            OffloadingConnectorStats,
+        )
+
+        stats = OffloadingConnectorStats()
+        for event, count in tier.counts():
+            if new := count - self._blocks.get(event, 0):
+                stats.increase_counter(BLOCKS, new, (self._place, event))
+            self._blocks[event] = count
+        for reason, blocks in self._computed.items():
+            stats.increase_counter(COMPUTED, blocks, (self._place, reason))
+        self._computed.clear()
+        stats.set_gauge(RESIDENT, len(tier), (self._place,))
+        stats.set_gauge(CAPACITY, tier.capacity, (self._place,))
+        stats.set_gauge(UP, int(not tier.condition), (self._place,))
+        return stats
