@@ -238,7 +238,7 @@ class BlockTier:
         """`True`: the block can be loaded; `None`: soon; `False`: it is not here, or nothing can be
         read now.
         """
-    def absence(self, key: bytes) -> Literal["unreachable", "evicted", "not_stored"]:
+    def absence(self, key: bytes) -> Literal["unreachable", "failed", "evicted", "not_stored"]:
         """The reason why `lookup` of this key is `False`."""
     def store(
         self,

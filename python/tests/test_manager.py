@@ -36,6 +36,9 @@ class Tier:
     def loaded(self, req_context: object) -> None:
         self.num_loaded += 1
 
+    def forget_miss(self, req_context: object) -> None:
+        self.misses.clear()
+
     def note_miss(self, key: bytes, req_context: object, reason: str) -> None:
         self.misses.append((key, reason))
 
@@ -73,7 +76,7 @@ def world(parts: pathlib.Path) -> Iterator[types.SimpleNamespace]:
             base=base,
             tier=tier,
             inner=inner,
-            manager=module.HeadstartManager(inner, tier),
+            manager=module.HeadstartManager(inner, [tier]),
             stores_first=module.STORES_FIRST,
         )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import importlib
 import pathlib
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -159,3 +161,59 @@ def test_blocks_of_a_server_that_is_gone_are_missed_until_it_is_back(
         user.tier.close()
     finally:
         server.stop()
+
+
+class DeniedReads(http.server.BaseHTTPRequestHandler):
+    """An S3 server that takes objects and denies to read them."""
+
+    protocol_version = "HTTP/1.1"
+    LIST = b"<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount></ListBucketResult>"
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("ETag", '"a"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200)
+
+    def do_GET(self) -> None:
+        is_list = "list-type" in self.path
+        self.answer(200, self.LIST) if is_list else self.answer(403)
+
+    def do_DELETE(self) -> None:
+        self.answer(204)
+
+
+def test_a_block_that_cannot_be_read_is_absent_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), DeniedReads)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    try:
+        user = StoreUser("s3://b/p")
+        assert len(user.store([1, 2, 3, 4, 5, 6])) == 6
+        assert user.has(1) and user.tier.condition == ""
+        # An engine that finds the block again would load it again, without end.
+        assert user.load([1]) == []
+        assert not user.has(1) and user.tier.absence(key(1)) == "failed"
+        assert user.has(2)
+        assert user.load([2, 3, 4, 5, 6]) == []
+        assert "loads fail" in user.tier.condition
+        user.tier.close()
+    finally:
+        server.shutdown()

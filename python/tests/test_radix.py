@@ -234,6 +234,13 @@ class Request:
         return hits
 
 
+@pytest.mark.parametrize("params", ["x", [1], None, {"headstart": {"finish": "\ud800"}}])
+def test_wrong_hints_are_ignored(sglang, params: object) -> None:
+    sampling = types.SimpleNamespace(custom_params=params)
+    request = types.SimpleNamespace(output_ids=[1], finished_reason=None, sampling_params=sampling)
+    assert sglang.ours.facts(request) == {"output_tokens": 1}
+
+
 @pytest.mark.parametrize("policy", headstart_native.POLICIES)
 def test_checkpoints_of_a_request_are_one_use(sglang, policy: str) -> None:
     """The scheduler's way: chunks, hints of the client, and a lock that moves."""

@@ -286,6 +286,8 @@ def test_a_folder_that_cannot_be_used_fails_at_the_start(world: World, tmp_path)
 
 
 def test_jobs_end_when_the_tier_is_drained_or_closed(world: World) -> None:
+    world.tier.shutdown()
+    world.open(fixed_weights=True)
     jobs = [world.job([block], [block % ROWS], False) for block in range(20)]
     for job in jobs:
         world.tier.submit_store(job)
@@ -368,3 +370,24 @@ def test_metrics_tell_why_blocks_were_computed(world: World, has_stats) -> None:
     world.tier.note_miss(world.key(1), context := world.context([1, 2]), "no_row")
     world.tier.on_request_finished(context)
     assert computed() == {("disk", "no_row"): 2}
+
+
+def test_after_a_reset_nothing_is_loaded_unless_the_weights_are_fixed(world: World) -> None:
+    world.store([1])
+    # vLLM calls it when it resets its cache, also for other weights.
+    world.tier.drain_jobs()
+    assert world.finds(1) == "MISS"
+    assert world.store([2]).success
+    world.tier.shutdown()
+    world.open(fixed_weights=True)
+    assert [world.finds(block) for block in (1, 2)] == ["HIT", "MISS"]
+    world.tier.drain_jobs()
+    assert world.finds(1) == "HIT"
+
+
+@pytest.mark.parametrize("hints", [{"finish": "\ud800"}, {"tools": ["\ud800"]}, {"turn": "3"}, 7])
+def test_hints_of_a_wrong_type_are_ignored(world: World, hints: object) -> None:
+    context = world.context([1])
+    context.kv_transfer_params = {"headstart": hints}
+    world.tier.touch([world.key(1)], context)
+    world.tier.on_request_finished(context)

@@ -83,6 +83,8 @@ impl BlockTier {
             changes: Vec::new(),
             counts: BlockCounts::default(),
             evicted: EvictedNames::new(capacity),
+            failed: HashMap::new(),
+            failed_in_a_row: 0,
             condition: String::new(),
             is_gone: false,
             line: LoadLine::new(),
@@ -106,7 +108,7 @@ impl BlockTier {
     fn lookup(&mut self, key: Bound<'_, PyBytes>) -> Option<bool> {
         let state = self.state();
         let name = state.name_of(key.as_bytes());
-        if state.is_gone || !state.index.knows(name) {
+        if state.is_gone || !state.index.knows(name) || state.has_failed(name) {
             return Some(false);
         }
         if state.index.is_writing(name) {
@@ -123,10 +125,15 @@ impl BlockTier {
     /// The reason why `lookup` of this key is `False`.
     fn absence(&mut self, key: &[u8]) -> &'static str {
         let state = self.state();
-        match (state.is_gone, state.evicted.contains(state.name_of(key))) {
-            (true, _) => "unreachable",
-            (false, true) => "evicted",
-            (false, false) => "not_stored",
+        let name = state.name_of(key);
+        if state.is_gone {
+            "unreachable"
+        } else if state.has_failed(name) {
+            "failed"
+        } else if state.evicted.contains(name) {
+            "evicted"
+        } else {
+            "not_stored"
         }
     }
 
@@ -216,7 +223,7 @@ impl BlockTier {
     ) -> (usize, Option<f64>, Option<f64>) {
         let state = self.state();
         let names = keys.iter().take(most).map(|key| state.name_of(key));
-        let is_here = |name| !state.is_gone && state.index.holds(name);
+        let is_here = |name| !state.is_gone && state.index.holds(name) && !state.has_failed(name);
         let units = names.take_while(|&name| is_here(name)).count();
         if units == 0 || block_tokens == 0 {
             return (0, None, None);
@@ -319,7 +326,7 @@ impl BlockTier {
     /// The fault of the place in words; empty where it works.
     #[getter]
     fn condition(&mut self) -> String {
-        self.state().condition.clone()
+        self.state().condition()
     }
 
     /// Ends what runs and closes the place.

@@ -189,7 +189,9 @@ def facts(req: Any) -> dict[str, Any]:
     known: dict[str, Any] = {"output_tokens": len(req.output_ids)}
     if req.finished_reason:
         known["finish"] = req.finished_reason.to_json()["type"].replace("abort", "cancelled")
-    given = (req.sampling_params.custom_params or {}).get(HINTS)
+    # A client may send anything.
+    params = req.sampling_params.custom_params
+    given = params.get(HINTS) if isinstance(params, dict) else None
     hints = checked(given) if isinstance(given, dict) else {}
     hints.pop("now_ns", None)
     return known | hints

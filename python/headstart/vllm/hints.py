@@ -46,10 +46,10 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
         value = given.get(name)
         if type(value) is int and 0 <= value < limit:
             hints[name] = value
-    if isinstance(given.get("finish"), str):
+    if is_text(given.get("finish")):
         hints["finish"] = given["finish"]
     tools = given.get("tools")
-    if isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
+    if isinstance(tools, list) and all(map(is_text, tools)):
         hints["tools"] = tools
     p_continue = given.get("p_continue")
     if isinstance(p_continue, (int, float)) and 0 <= p_continue <= 1:
@@ -57,6 +57,11 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     for name in NAMES & given.keys() - hints.keys():
         warn_once(name)
     return hints
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text of whole characters: JSON may have half a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 @functools.cache
@@ -70,7 +75,8 @@ def use_of(req_context: Any, least_ns: int) -> Use:
     `least_ns`, so that it never falls."""
     if req_context is None:
         return Use(least_ns)
-    given = (req_context.kv_transfer_params or {}).get("headstart")
+    params = req_context.kv_transfer_params
+    given = params.get("headstart") if isinstance(params, dict) else None
     hints = checked(given) if isinstance(given, dict) else {}
     told = hints.pop("now_ns", None)
     if os.environ.get("HEADSTART_CLOCK") != "hints":

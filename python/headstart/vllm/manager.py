@@ -36,12 +36,19 @@ STORES_FIRST = hasattr(OffloadingManager, "lock")
 The same version has the lock."""
 
 
+HOLDS_AFTER_RESET = hasattr(OffloadingManager, "on_reset_flushed")
+
+
 class HeadstartManager:
     """Does what vLLM's tiering manager does, which it calls; see the module."""
 
-    def __init__(self, manager: Any, tier: HeadstartTier) -> None:
+    def __init__(self, manager: Any, tiers: list[HeadstartTier]) -> None:
         self._manager = manager
-        self._tier = tier
+        self._tiers = tiers
+        # It is asked first.
+        self._tier = tiers[0]
+        self._held_steps = 0
+        """Steps that must end before blocks are loaded again, after a reset."""
         self._steps: deque[_Step] = deque(maxlen=STEPS_MAX)
         self._entries: list[tuple[int, int]] = []
         """What the step computes that vLLM schedules now."""
@@ -65,7 +72,13 @@ class HeadstartManager:
                     self._tier.note_miss(key, req_context, "no_row")
                 return result
         self._tier.offered = None
+        if self._held_steps:
+            # A worker may still write a row that a block would be loaded into.
+            return self._manager.primary_tier.lookup(key, req_context)
         result = self._manager.lookup(key, req_context, **more)
+        if result is not LookupResult.MISS:
+            for tier in self._tiers:
+                tier.forget_miss(req_context)
         if self._tier.offered != key:
             return result
         if result is LookupResult.MISS:
@@ -94,8 +107,15 @@ class HeadstartManager:
         self._note(keys, req_context)
         return self._manager.prepare_store(keys, req_context)
 
+    def reset_cache(self) -> None:
+        """Since 0.33 vLLM itself waits for the worker's last copies."""
+        self._manager.reset_cache()
+        if not HOLDS_AFTER_RESET:
+            self._held_steps = STEPS_MAX
+
     def take_events(self) -> Iterable[Any]:
         """vLLM asks for events once after each step, in the order of the steps."""
+        self._held_steps = max(0, self._held_steps - 1)
         if self._steps:
             step, now = self._steps.popleft(), time.monotonic()
             # The engine computes one step after another.

@@ -15,6 +15,8 @@
 | `not_stored` | not there, and not evicted lately |
 | `evicted` | it was there, and went to make room |
 | `unreachable` | nothing can be read from the place now |
+| `failed` | a load of it failed less than 10 s ago |
+| `reset` | vLLM reset its cache; see the option `fixed_weights` |
 | `slower` | there, and loading was predicted to take longer than computing |
 | `no_row` | there, and the CPU tier had no room for it |
 

@@ -51,8 +51,7 @@ class HeadstartOffload(TieringOffloadingSpec):
         if not isinstance(manager, HeadstartManager):
             tiers = [tier for tier in manager.secondary_tiers if isinstance(tier, HeadstartTier)]
             if tiers:
-                # The first one: it is asked first, too.
-                self._manager = manager = HeadstartManager(manager, tiers[0])
+                self._manager = manager = HeadstartManager(manager, tiers)
         return manager
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> HeadstartWorker:

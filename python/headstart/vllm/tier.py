@@ -14,6 +14,13 @@ read is computed, and no request fails.
 | `budget_gib` | most bytes of one engine on disk, or of all engines of one identity in the store, GiB |
 | `policy` | eviction policy, as in `headstart replay --policy` [default: hazard] |
 | `revision` | a text that stands for the weights, where no folder of weights is found |
+| `fixed_weights` | `true`: the weights never change while the engine runs [default: false] |
+
+vLLM resets its cache when it sleeps, when its weights are updated, and on request. It does not say
+which. After a reset the tier neither loads nor stores until a restart, unless `fixed_weights` is
+set. The identity has the model, the weights' files or `revision`, the data type and the layout. It
+does not have `--hf-overrides`, `--quantization`, or the contents of LoRA adapters, because vLLM
+does not tell a tier: change `revision` with them. 0.30 knows an adapter by its name alone.
 
 Each block has a checksum, which is verified before the block reaches vLLM's memory. A block of
 other weights, or of another layout, is never found. Blocks survive a restart and a crash. A job
@@ -82,6 +89,7 @@ class HeadstartTier(SecondaryTierManager):
         url: str | None = None,
         policy: str = "hazard",
         revision: str | None = None,
+        fixed_weights: bool = False,
         **unknown: Any,
     ) -> None:
         # 0.30 has no detector.
@@ -121,6 +129,9 @@ class HeadstartTier(SecondaryTierManager):
         """Of each request: why it loads no more, and the blocks that it computes."""
         self.offered: bytes | None = None
         """The key that `lookup` found last. The manager clears it."""
+        self._has_fixed_weights = fixed_weights is True
+        self._is_off = False
+        """vLLM has reset its cache: the weights may be others now."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)
         self._metrics = TierMetrics("disk" if url is None else "store")
         logger.info(
@@ -135,6 +146,9 @@ class HeadstartTier(SecondaryTierManager):
         return self._metrics.take(self._tier)
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
+        if self._is_off:
+            self.note_miss(key, req_context, "reset")
+            return LookupResult.MISS
         found = self._tier.lookup(key)
         if found is None:
             return LookupResult.RETRY
@@ -149,9 +163,9 @@ class HeadstartTier(SecondaryTierManager):
 
     def submit_store(self, job_metadata: TransferJob) -> None:
         self._see(job_metadata.req_context)
-        keys = list(job_metadata.keys)
+        keys = [] if self._is_off else list(job_metadata.keys)
         parents = [self._chains.before(key) for key in keys]
-        rows = [int(row) for row in job_metadata.chunk_ids]
+        rows = [int(row) for row in job_metadata.chunk_ids][: len(keys)]
         self._tier.store(job_metadata.job_id, keys, parents, rows, self._use)
 
     def submit_load(self, job_metadata: TransferJob, *args: Any, **more: Any) -> None:
@@ -209,6 +223,10 @@ class HeadstartTier(SecondaryTierManager):
         if len(self._misses) > REQUESTS_MAX:
             self._misses.popitem(last=False)
 
+    def forget_miss(self, req_context: Any) -> None:
+        """Another tier has the block."""
+        self._misses.pop(req_context.req_id, None)
+
     def waits_for_row(self, req_context: Any) -> bool:
         """Whether a request that found the CPU tier full waits: as long as loading its blocks
         saves, from when it was decided."""
@@ -225,7 +243,15 @@ class HeadstartTier(SecondaryTierManager):
             self._tier.touch(chain, self._use)
 
     def drain_jobs(self) -> None:
+        # vLLM calls it only when it resets its cache.
         self._tier.drain()
+        if not self._has_fixed_weights and not self._is_off:
+            self._is_off = True
+            logger.warning(
+                "tier %s: vLLM has reset its cache, perhaps for other weights; nothing is loaded "
+                "or stored until a restart. Set `fixed_weights` if the weights never change.",
+                self._place,
+            )
 
     def shutdown(self) -> None:
         self._tier.close()

@@ -1,6 +1,7 @@
 //! The records of a [`super::BlockTier`], and its jobs.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use headstart_cache::tiers::ExternalTier;
 use headstart_core::{Access, BlockHash, Nanos};
@@ -15,6 +16,13 @@ use super::evicted::EvictedNames;
 use crate::key::name_of;
 use crate::line::LoadLine;
 use crate::mover::Mover;
+
+/// How long a block counts as absent after a load that failed: the engine that looks again would
+/// load it again, without end.
+const FAILED_FOR: Duration = Duration::from_secs(10);
+
+/// Failed loads in a row that are a condition of the place.
+const FAILED_MAX: u32 = 5;
 
 pub(super) struct TierState {
     /// `None` once closed.
@@ -33,6 +41,10 @@ pub(super) struct TierState {
     pub(super) changes: Vec<(Py<PyBytes>, bool)>,
     pub(super) counts: BlockCounts,
     pub(super) evicted: EvictedNames,
+    /// Blocks whose last load failed although they may be there, and when that was.
+    pub(super) failed: HashMap<BlockHash, Instant>,
+    /// Loads of blocks that failed like that, since the last one that did not.
+    pub(super) failed_in_a_row: u32,
     pub(super) condition: String,
     /// Nothing can be read from the place.
     pub(super) is_gone: bool,
@@ -202,6 +214,8 @@ impl TierState {
                 (RowJobKind::Load, None) => {
                     self.index.unpin(name);
                     self.counts.loaded += 1;
+                    self.failed.remove(&name);
+                    self.failed_in_a_row = 0;
                     moved.push(key);
                 }
                 (RowJobKind::Load, Some(why)) => {
@@ -211,6 +225,10 @@ impl TierState {
                     if is_gone(*why) {
                         self.counts.damaged += u64::from(*why != MoveFailure::Missing);
                         self.lose(name);
+                    } else {
+                        self.failed.retain(|_, at| at.elapsed() < FAILED_FOR);
+                        self.failed.insert(name, Instant::now());
+                        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
                     }
                 }
             }
@@ -219,6 +237,19 @@ impl TierState {
         self.remove(not_stored);
         let seconds = ended.elapsed.as_secs_f64();
         self.ended.push_back((ended.id, is_whole, moved, seconds, ended.bytes));
+    }
+
+    /// Whether the last load of a block failed not long ago.
+    pub(super) fn has_failed(&self, name: BlockHash) -> bool {
+        self.failed.get(&name).is_some_and(|at| at.elapsed() < FAILED_FOR)
+    }
+
+    /// The fault of the place in words; empty where it works.
+    pub(super) fn condition(&self) -> String {
+        if self.condition.is_empty() && self.failed_in_a_row >= FAILED_MAX {
+            return "loads fail, though blocks are listed; may the engine read there?".to_owned();
+        }
+        self.condition.clone()
     }
 
     /// A block is gone.
@@ -236,7 +267,7 @@ impl TierState {
         for id in ids {
             let names = self.jobs[&id].keys.iter().map(|(name, _)| (*name, MoveFailure::GivenUp));
             let failed = names.collect();
-            self.end(py, &EndedJob { id, failed, bytes: 0, elapsed: std::time::Duration::ZERO });
+            self.end(py, &EndedJob { id, failed, bytes: 0, elapsed: Duration::ZERO });
         }
     }
 }
