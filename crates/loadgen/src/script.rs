@@ -49,7 +49,7 @@ pub fn exchanges(conversation: &Conversation) -> Vec<Exchange> {
     let mut added: Vec<Turn> = Vec::new();
     for turn in &conversation.turns {
         match turn.role {
-            Role::System => added.push(turn.clone()),
+            Role::System | Role::Tool => added.push(turn.clone()),
             Role::User => match added.last_mut() {
                 Some(last) if last.role == Role::User => append(&mut last.text, &turn.text),
                 _ => added.push(turn.clone()),

@@ -72,7 +72,7 @@ impl<'a> Situations<'a> {
         self.situation.answer_chars = None;
         while let Some(turn) = self.turns.next() {
             match turn.role {
-                Role::System => continue,
+                Role::System | Role::Tool => continue,
                 Role::Assistant => self.answered(turn),
                 Role::User => self.asked(turn),
             }

@@ -11,6 +11,7 @@ pub mod canonical;
 mod chain;
 pub mod completions;
 pub mod conversation;
+pub mod export;
 pub(crate) mod line_format;
 pub mod mooncake;
 pub mod request_log;
@@ -21,7 +22,7 @@ use std::str::FromStr;
 
 pub use chain::BLOCKS_MAX;
 use line_format::OpenTrace;
-use sniff::sniff;
+pub(crate) use sniff::sniff;
 
 use crate::TraceError;
 use crate::reader::Options;
@@ -85,7 +86,7 @@ const FACTS: &[FormatFacts] = &[
         Format::Azure,
         "azure",
         "times and lengths; no prefix can match",
-        "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`",
+        "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`, or BurstGPT's",
     ),
     FormatFacts {
         format: Format::Conversation,
@@ -128,8 +129,14 @@ impl Format {
     /// [`TraceError::Read`].
     pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
         lines.peek_with(sniff).unwrap_or_else(|| {
-            let reason =
-                format!("the input is empty; expected one of the formats {}", Self::names());
+            let reason = match lines.passed_over() {
+                0 => format!("the input is empty; expected one of the formats {}", Self::names()),
+                count => format!(
+                    "none of its {count} records holds a request with its prompt; \
+                     docs/reference/formats.md has what is read of each tool, and how each is \
+                     made to log prompts"
+                ),
+            };
             Err(TraceError::bad_line(lines.name(), 1, reason))
         })
     }
@@ -208,7 +215,7 @@ pub(crate) fn open<'a>(
     options: &Options<'a>,
 ) -> Result<OpenTrace<'a>, String> {
     match format {
-        Format::Mooncake => Ok(mooncake::open(options.block_tokens)),
+        Format::Mooncake => Ok(mooncake::open(first, options.block_tokens)),
         Format::Bailian => Ok(bailian::open(options.block_tokens)),
         Format::Agent => Ok(agent::open(first, options.drop_duplicates, options.block_tokens)),
         Format::Azure => azure::open(first),

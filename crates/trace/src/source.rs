@@ -2,23 +2,32 @@
 //!
 //! The first four bytes show the compression, never a file's name. Members of a gzip file and
 //! frames of a zstd file that follow one another are one text. A text that is a JSON array is read
-//! as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
+//! as its elements, one to a line, and so are objects over several lines. UTF-16 is known by its
+//! byte order mark; half a surrogate pair in JSON counts as U+FFFD. A record of another tool
+//! becomes lines of a request log: see [`crate::format::export`].
 
 mod array;
 mod counted_bytes;
 mod surrogates;
 mod zstd;
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 
+use encoding_rs_io::DecodeReaderBytes;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::TraceError;
+use crate::format::export::{Export, RecordLines};
 
 pub use counted_bytes::CountedBytes;
 
 /// First bytes of a gzip member (RFC 1952, section 2.3.1), deflate being the one method.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// Byte order marks of UTF-16, as tools on Windows write it.
+const UTF16_MARKS: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
 /// Longest line that is read: agents' sessions reach a few hundred kilobytes, a file without
 /// line ends must not fill the memory.
@@ -56,13 +65,36 @@ fn buffered<'a>(decoder: impl Read + 'a) -> Box<dyn BufRead + 'a> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
 }
 
-/// An array's elements as lines; any other text as it is.
+/// An array's elements, and objects over several lines, as lines; UTF-16 as UTF-8; any other text
+/// as it is.
 fn elements<'a>(mut text: Box<dyn BufRead + 'a>) -> Box<dyn BufRead + 'a> {
     // What is wrong with it shows while reading.
+    let is_utf16 = |start: &[u8]| UTF16_MARKS.iter().any(|mark| start.starts_with(mark));
+    if text.fill_buf().is_ok_and(is_utf16) {
+        let mut decoder = DecodeReaderBytes::new(text);
+        // The decoder's first reads are short, and the start decides below.
+        let mut start = Vec::new();
+        let read = decoder.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut start);
+        text = match read {
+            Ok(_) => Box::new(io::Cursor::new(start).chain(BufReader::new(decoder))),
+            Err(error) => buffered(FailedInput(Some(error))),
+        };
+    }
     if text.fill_buf().is_ok_and(array::begins) {
-        buffered(array::Elements::new(text))
+        buffered(array::Elements::of_array(text))
+    } else if text.fill_buf().is_ok_and(array::begins_object) {
+        buffered(array::Elements::of_objects(text))
     } else {
         text
+    }
+}
+
+/// An input that cannot be read.
+struct FailedInput(Option<io::Error>);
+
+impl Read for FailedInput {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }
 
@@ -73,6 +105,11 @@ pub struct Lines<'a> {
     reader: Box<dyn BufRead + 'a>,
     line: usize,
     buffer: Vec<u8>,
+    export: Export,
+    /// Lines of the record in `buffer` that were not taken yet, where they differ from it.
+    waiting: VecDeque<String>,
+    /// Records without a line.
+    passed_over: u64,
     /// The line in `buffer` was peeked at, and is not consumed yet.
     is_peeked: bool,
     /// Nothing more comes: the end, or an error that would come again.
@@ -92,6 +129,9 @@ impl<'a> Lines<'a> {
                 reader,
                 line: 0,
                 buffer: Vec::new(),
+                export: Export::default(),
+                waiting: VecDeque::new(),
+                passed_over: 0,
                 is_peeked: false,
                 is_over: false,
             }),
@@ -135,7 +175,7 @@ impl<'a> Lines<'a> {
         &mut self,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<Result<T, TraceError>> {
-        match self.advance() {
+        match self.advance_to_line() {
             Err(source) => {
                 // A broken stream would give the same error for ever.
                 self.is_over = true;
@@ -148,19 +188,50 @@ impl<'a> Lines<'a> {
             Ok(false) => return None,
             Ok(true) => {}
         }
-        // A file may begin with a byte order mark, which is no JSON.
-        let parsed = match std::str::from_utf8(&self.buffer) {
-            Ok(text) => parse(&surrogates::mended(text.trim_start_matches('\u{feff}').trim())),
-            Err(error) => Err(format!("not UTF-8 text ({error})")),
+        let parsed = match (self.waiting.front(), text_of(&self.buffer)) {
+            (Some(line), _) => parse(line),
+            (None, Ok(line)) => parse(&line),
+            (None, Err(error)) => Err(error),
         };
         Some(parsed.map_err(|reason| TraceError::bad_line(&self.name, self.line, reason)))
     }
 
-    /// Moves to the next line that is not blank; whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
+    /// Records so far that hold no request, in a file of another tool: see
+    /// [`crate::format::export`].
+    #[must_use]
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// Moves to the next line of a record; whether there is one. It is the first of `waiting`, or
+    /// else the record in `buffer` itself.
+    fn advance_to_line(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.is_peeked) {
             return Ok(true);
         }
+        self.waiting.pop_front();
+        while self.waiting.is_empty() {
+            if !self.advance()? {
+                return Ok(false);
+            }
+            // The reader reports bytes that are no text when their turn comes.
+            let Some(record) = text_of(&self.buffer).ok().filter(|_| !self.export.is_plain())
+            else {
+                return Ok(true);
+            };
+            match self.export.lines(&record) {
+                RecordLines::Same => return Ok(true),
+                RecordLines::Others(lines) => {
+                    self.passed_over += u64::from(lines.is_empty());
+                    self.waiting.extend(lines.into_iter().map(Cow::into_owned));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves to the next record that is not blank; whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
         while !self.is_over {
             if self.read_line()? == 0 {
                 self.is_over = true;
@@ -184,6 +255,15 @@ impl<'a> Lines<'a> {
             return Err(io::Error::other(format!("a line is longer than {limit} MiB")));
         }
         Ok(read)
+    }
+}
+
+/// A record as text.
+fn text_of(record: &[u8]) -> Result<Cow<'_, str>, String> {
+    match std::str::from_utf8(record) {
+        // A file may begin with a byte order mark, which is no JSON.
+        Ok(text) => Ok(surrogates::mended(text.trim_start_matches('\u{feff}').trim())),
+        Err(error) => Err(format!("not UTF-8 text ({error})")),
     }
 }
 
@@ -235,6 +315,9 @@ mod tests {
         check(b"[{\"a\": 1},\n {\"b\":\n 2}]\n", &["{\"a\": 1}", "{\"b\":  2}"]);
         check(&gzip(b"\n[1, [2, 3]]"), &["1", "[2, 3]"]);
         check(br#"{"a": "\ud800"}"#, &[r#"{"a": "\ufffd"}"#]);
+        let utf16: Vec<u8> =
+            "\u{feff}{\n\"a\": \"é\"\n}\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        check(&utf16, &["{ \"a\": \"é\" }"]);
         let mut lines = Lines::new("t", &b"[\n1,\n2,\n3\n]"[..]).expect("readable");
         while lines.next_with(|_| Ok(())).is_some() {}
         assert_eq!(lines.line(), 3, "the number of the element");

@@ -177,6 +177,7 @@ fn texts(
         }
         skipped = requests.skipped();
         texts.has_unread(requests.unread_times());
+        texts.has_passed_over(requests.passed_over());
     }
     Ok(texts.into_part(format, skipped))
 }

@@ -96,6 +96,14 @@ impl<'r> TextLogBuilder<'r> {
         self.part.dates.unread = times;
     }
 
+    /// Sets the number of records that hold no request.
+    pub(super) fn has_passed_over(&mut self, records: u64) {
+        if records > 0 {
+            let counted = counted(records, "record");
+            self.part.remarks.push(format!("{counted} without a request passed over"));
+        }
+    }
+
     pub(super) fn into_part(mut self, format: Format, skipped: u64) -> ParsedLog {
         let requests = self.part.requests.len() as u64;
         self.part.dates.requests = requests;

@@ -1,6 +1,7 @@
 //! The formats of traces and logs.
 
 use headstart_trace::Format;
+use headstart_trace::format::export::TOOLS;
 use headstart_trace::format::request_log::{LINE_BYTES_MAX, fields_read};
 
 /// The page of all formats.
@@ -26,6 +27,14 @@ pub(super) fn page() -> String {
     for (what, fields) in fields_read() {
         let fields = fields.iter().map(|field| format!("`{field}`"));
         page += &super::row(&[what, &fields.collect::<Vec<_>>().join(", ")]);
+    }
+    page += "\n## Files of other tools\n\nThese are read as request logs. A record without a \
+             request is passed over and counted. An object may be over several lines. UTF-16 with \
+             a byte order mark is read.\n\n";
+    page += &super::row(&["tool", "read", "to log prompts"]);
+    page += "|---|---|---|\n";
+    for row in TOOLS {
+        page += &super::row(row);
     }
     page
 }

@@ -43,10 +43,11 @@ impl InputKind {
             Self::Log
         } else if names("headstart_trace") || names("hash_ids") || names("requests") {
             Self::Trace
-        } else if start.trim_start().starts_with('{') {
+        } else if start.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
+            // An object a line, or an array of them.
             Self::Conversations
         } else {
-            // A CSV table of a trace does not begin with a brace.
+            // A CSV table of a trace does not begin with a brace or a bracket.
             Self::Trace
         }
     }

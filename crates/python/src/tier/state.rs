@@ -17,8 +17,8 @@ use crate::key::name_of;
 use crate::line::LoadLine;
 use crate::mover::Mover;
 
-/// How long a block counts as absent after a load that failed: the engine that looks again would
-/// load it again, without end.
+/// A block counts as absent for this time after a load that failed: an engine that looks again
+/// would load it again, without end.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
 /// Failed loads in a row that are a condition of the place.

@@ -1,15 +1,21 @@
-//! Azure's LLM inference traces: CSV with arrivals and lengths, no blocks.
+//! Azure's LLM inference traces, and BurstGPT's: CSV with arrivals and lengths, no blocks.
 //!
 //! ```text
 //! TIMESTAMP,ContextTokens,GeneratedTokens
 //! 2023-11-16 18:15:46.6805900,374,44
+//!
+//! Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+//! 5,ChatGPT,472,18,490,Conversation log
 //! ```
 //!
 //! Columns are found by their names, in any order; others are passed over. Times are counted
 //! from the first request. Days are those of the calendar; an offset at the end (`Z`, `+00:00`)
 //! is read off the time, as the traces of 2024 need it.
 //!
-//! Source: Patel et al., "Splitwise", ISCA 2024, and the traces published with it.
+//! BurstGPT's times are seconds.
+//!
+//! Sources: Patel et al., "Splitwise", ISCA 2024; Wang et al., "BurstGPT", 2024; and the traces
+//! published with them.
 
 use headstart_core::{Nanos, TraceRequest};
 
@@ -17,6 +23,9 @@ use super::line_format::{LineFormat, OpenTrace, ParsedLine};
 use crate::TraceInfo;
 
 const NAMES: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
+
+/// The same columns in BurstGPT's files.
+const BURST_GPT_NAMES: [&str; 3] = ["Timestamp", "Request tokens", "Response tokens"];
 
 /// Most columns of a line that are looked at.
 const COLUMNS_MAX: usize = 64;
@@ -45,13 +54,20 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
 }
 
 fn columns(header: &str) -> Result<[usize; 3], String> {
+    let columns = columns_named(header, NAMES);
+    columns.or_else(|name| {
+        columns_named(header, BURST_GPT_NAMES)
+            .map_err(|_| format!("no column {name}; expected the header {} first", NAMES.join(",")))
+    })
+}
+
+/// The columns of these names, or the first name that has none.
+fn columns_named(header: &str, names: [&'static str; 3]) -> Result<[usize; 3], &'static str> {
     let mut columns = [0; 3];
-    for (column, name) in columns.iter_mut().zip(NAMES) {
-        let mut names = header.split(',').take(COLUMNS_MAX);
-        let found = names.position(|given| given.trim().eq_ignore_ascii_case(name));
-        *column = found.ok_or_else(|| {
-            format!("no column {name}; expected the header {} first", NAMES.join(","))
-        })?;
+    for (column, name) in columns.iter_mut().zip(names) {
+        let mut given = header.split(',').take(COLUMNS_MAX);
+        let found = given.position(|given| given.trim().eq_ignore_ascii_case(name));
+        *column = found.ok_or(name)?;
     }
     Ok(columns)
 }
@@ -75,7 +91,8 @@ impl<'a> LineFormat<'a> for Azure {
         };
         let (input, output) = (tokens(1)?, tokens(2)?);
         let time = field(0)?;
-        let time = nanos_since_1970(time).ok_or_else(|| {
+        let seconds = || Some((time.parse::<f64>().ok().filter(|s| s.is_finite())? * 1e9) as i128);
+        let time = nanos_since_1970(time).or_else(seconds).ok_or_else(|| {
             format!("`{time}` is no time; expected one like 2023-11-16 18:15:46.6805900")
         })?;
         let start = *self.start.get_or_insert(time);
@@ -108,7 +125,8 @@ pub(super) fn nanos_since_1970(text: &str) -> Option<i128> {
 
 /// A time of day without its offset, and the offset in seconds.
 fn split_offset(time: &str) -> Option<(&str, i64)> {
-    if let Some(time) = time.strip_suffix(['Z', 'z']) {
+    let utc = ["Z", "z", " UTC"].iter().find_map(|suffix| time.strip_suffix(suffix));
+    if let Some(time) = utc {
         return Some((time, 0));
     }
     // The date is already split off, so a sign can only begin an offset.
@@ -116,9 +134,14 @@ fn split_offset(time: &str) -> Option<(&str, i64)> {
         return Some((time, 0));
     };
     let sign = if time[at..].starts_with('-') { -1 } else { 1 };
-    let (hours, minutes) = time[at + 1..].split_once(':')?;
+    // PostgreSQL leaves out minutes that are 0, other tools the colon.
+    let offset = &time[at + 1..];
+    let (hours, minutes) = offset
+        .split_once(':')
+        .or_else(|| offset.split_at_checked(2))
+        .map(|(hours, minutes)| (hours, if minutes.is_empty() { "0" } else { minutes }))?;
     let offset = number(hours, 23)? * 3600 + number(minutes, 59)? * 60;
-    Some((&time[..at], sign * offset))
+    Some((time[..at].trim_end(), sign * offset))
 }
 
 /// Digits only, up to `max`.
@@ -173,7 +196,9 @@ mod tests {
         check_time("2000-03-01 00:00:00", Some(951_868_800 * s));
         check_time("2023-11-16 18:15:46.6805900", Some(1_700_158_546 * s + 680_590_000));
         check_time("2024-05-10 00:00:00.009930+00:00", Some(1_715_299_200 * s + 9_930_000));
-        check_time("2024-05-10T02:00:00+02:00", Some(1_715_299_200 * s));
+        for same in ["T02:00:00+02:00", " 02:00:00+02", "T02:00:00+0200", " 00:00:00 UTC"] {
+            check_time(&format!("2024-05-10{same}"), Some(1_715_299_200 * s));
+        }
         check_time("2024-12-31 23:59:59Z", Some(1_735_689_599 * s));
         for bad in ["", "2024-05-10", "2024-13-01 00:00:00", "2024-00-01 00:00:00"] {
             check_time(bad, None);

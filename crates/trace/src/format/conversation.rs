@@ -136,8 +136,20 @@ pub enum Role {
     #[serde(alias = "human")]
     User,
     /// The model.
-    #[serde(alias = "gpt", alias = "chatgpt", alias = "bing", alias = "bard")]
+    #[serde(
+        alias = "gpt",
+        alias = "chatgpt",
+        alias = "bing",
+        alias = "bard",
+        alias = "model",
+        alias = "bot",
+        alias = "ai",
+        alias = "function_call"
+    )]
     Assistant,
+    /// A tool that the assistant called.
+    #[serde(alias = "function", alias = "observation", alias = "function_response")]
+    Tool,
 }
 
 /// Reads up to `limit` conversations that have a user turn from `raw` (plain, gzip or zstd), in
@@ -236,9 +248,9 @@ not looked at"#;
             Err("line 2: not a conversation (unknown variant `robot`"),
         );
         check(
-            r#"{"messages": [{"role": "user", "content": [{"type": "text"}]}]}"#,
+            r#"{"messages": [{"role": "user", "content": {"type": "text"}}]}"#,
             None,
-            Err("expected a string"),
+            Err("neither a text nor a list of parts"),
         );
     }
 }

@@ -3,33 +3,48 @@
 //!
 //! An id names one block of 512 tokens *and its prefix*; the last one may be partial. Only
 //! `hash_ids` is required; without `timestamp`, file order stands for time: request i arrives
-//! at i milliseconds. There are no sessions, turns or types.
+//! at i milliseconds. AIPerf adds `session_id`, and `delay` in place of `timestamp`: milliseconds
+//! since the request before in the session. A request whose time is before that of the line above
+//! moves there. There are no types.
 //!
 //! Source: Qin et al., "Mooncake", FAST'25, and the traces published with it.
 
-use headstart_core::TraceRequest;
+use std::collections::HashMap;
+
+use headstart_core::{SessionId, TraceRequest, fnv1a};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::chain::PromptChain;
-use super::line_format::{LineFormat, OpenTrace, ParsedLine, nanos};
+use super::line_format::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 pub use crate::Reader;
-use crate::TraceInfo;
+use crate::{Provenance, TraceInfo};
 
 /// Tokens per id in the published traces.
 pub const BLOCK_TOKENS: u32 = 512;
 
+/// Sessions whose last request is remembered.
+const SESSIONS_MAX: usize = 1 << 20;
+
 struct Mooncake {
     read: u64,
+    /// The arrival of each session's last request, ms, and its turn.
+    sessions: HashMap<u64, (f64, u16)>,
 }
 
-pub(super) fn open<'a>(block_tokens: Option<u32>) -> OpenTrace<'a> {
-    let info = TraceInfo::new(block_tokens.unwrap_or(BLOCK_TOKENS));
-    (Box::new(Mooncake { read: 0 }), info)
+pub(super) fn open<'a>(first: Option<&str>, block_tokens: Option<u32>) -> OpenTrace<'a> {
+    let first = first.and_then(|line| serde_json::from_str::<MooncakeLine>(line).ok());
+    let has_sessions = first.is_some_and(|first| first.session_id.is_some());
+    let from = if has_sessions { Provenance::Given } else { Provenance::Absent };
+    let info = info(block_tokens.unwrap_or(BLOCK_TOKENS), [from, from, Provenance::Absent]);
+    (Box::new(Mooncake { read: 0, sessions: HashMap::new() }), info)
 }
 
 #[derive(Deserialize)]
 struct MooncakeLine {
     timestamp: Option<f64>,
+    delay: Option<f64>,
+    session_id: Option<Value>,
     input_length: Option<u32>,
     output_length: Option<u32>,
     hash_ids: Option<PromptChain>,
@@ -45,8 +60,21 @@ impl<'a> LineFormat<'a> for Mooncake {
         let Some(PromptChain(blocks)) = line.hash_ids else {
             return Err("`hash_ids` is missing; it is the one required field".to_owned());
         };
+        let session = line.session_id.map(|id| fnv1a(id.to_string().as_bytes()));
+        let before = session.and_then(|session| self.sessions.get(&session).copied());
+        let (last_ms, last_turn) = before.unwrap_or((0.0, 0));
+        let delayed = before.and(line.delay).map(|delay| last_ms + delay);
+        let arrival_ms = line.timestamp.or(delayed).unwrap_or(index as f64);
+        let turn = if session.is_some() { last_turn.saturating_add(1) } else { 0 };
+        if let Some(session) = session
+            && (before.is_some() || self.sessions.len() < SESSIONS_MAX)
+        {
+            self.sessions.insert(session, (arrival_ms, turn));
+        }
         Ok(ParsedLine::Request(TraceRequest {
-            arrival: nanos("timestamp", line.timestamp.unwrap_or(index as f64), 1e6)?,
+            arrival: nanos("timestamp", arrival_ms, 1e6)?,
+            session: session.map(SessionId),
+            turn,
             blocks,
             input_tokens: line.input_length,
             output_tokens: line.output_length,

@@ -43,8 +43,9 @@ use serde_json::{Value, json};
 use super::conversation::{Conversation, Role, Turn};
 use crate::TraceError;
 use crate::source::Lines;
-use line::{names_time, parse};
-pub(super) use names::BODIES;
+pub(crate) use line::has_time;
+use line::parse;
+pub(crate) use names::BODIES;
 pub use names::fields_read;
 pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Chains, TYPES};
@@ -163,6 +164,11 @@ pub fn of_conversation(
     })
 }
 
+/// Whether `line` is a request.
+pub(crate) fn is_request(line: &str) -> bool {
+    parse(line).is_ok()
+}
+
 /// Options for reading a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
@@ -204,6 +210,12 @@ impl<'a> Requests<'a> {
         self.skipped
     }
 
+    /// Records of another tool so far that hold no request.
+    #[must_use]
+    pub fn passed_over(&self) -> u64 {
+        self.lines.passed_over()
+    }
+
     /// Requests so far that have a field for their time, in which no time could be read.
     #[must_use]
     pub fn unread_times(&self) -> u64 {
@@ -220,7 +232,7 @@ impl Iterator for Requests<'_> {
             let mut request = self.lines.next_with(|line| {
                 let request = parse(line)?;
                 // This parses the line again, but only if it gave no time.
-                is_unread = request.arrival.is_none() && names_time(line);
+                is_unread = request.arrival.is_none() && has_time(line);
                 Ok(request)
             })?;
             if let Ok(request) = &mut request {

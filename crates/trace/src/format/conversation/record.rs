@@ -6,6 +6,7 @@ use headstart_core::Probability;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::super::line_format::nanos;
 use super::{Conversation, Role, Turn};
@@ -65,7 +66,7 @@ fn truth(truth: Vec<f64>, turns: &[Turn]) -> Result<Vec<Probability>, String> {
 
 #[derive(Deserialize)]
 struct RecordedConversation {
-    #[serde(default)]
+    #[serde(default, alias = "session_id")]
     id: Id,
     #[serde(alias = "messages", alias = "conversations")]
     turns: Vec<RecordedTurn>,
@@ -78,16 +79,45 @@ struct RecordedConversation {
     truth: Option<Vec<f64>>,
 }
 
+fn user() -> Role {
+    Role::User
+}
+
+/// A text, or the texts of its parts; a part without a text is its JSON.
+fn text_of_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    struct TextPart {
+        text: String,
+    }
+
+    let text_of = |part: &&RawValue| match serde_json::from_str::<TextPart>(part.get()) {
+        Ok(part) => part.text,
+        Err(_) => serde_json::from_str(part.get()).unwrap_or_else(|_| part.get().to_owned()),
+    };
+    // Not parsed further at once: a list takes many times its memory as values.
+    let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    if let Ok(text) = serde_json::from_str(raw.get()) {
+        return Ok(Some(text));
+    }
+    let parts = serde_json::from_str::<Vec<&RawValue>>(raw.get())
+        .map_err(|_| serde::de::Error::custom("the text is neither a text nor a list of parts"))?;
+    Ok(Some(parts.iter().map(text_of).collect::<Vec<_>>().join("\n")))
+}
+
 fn none_before() -> Option<u32> {
     Some(0)
 }
 
 #[derive(Deserialize)]
 struct RecordedTurn {
-    #[serde(alias = "from")]
+    /// AIPerf's turns are all the user's, and say nothing.
+    #[serde(alias = "from", default = "user")]
     role: Role,
-    #[serde(alias = "content", alias = "value")]
+    #[serde(alias = "content", alias = "value", default, deserialize_with = "text_of_parts")]
     text: Option<String>,
+    tool_calls: Option<Box<RawValue>>,
     chars: Option<u32>,
     at: Option<f64>,
 }
@@ -95,7 +125,14 @@ struct RecordedTurn {
 impl RecordedTurn {
     /// As a turn, the `number`-th of its record.
     fn check(self, number: usize) -> Result<Turn, String> {
-        if self.text.is_none() && self.chars.is_none() {
+        // The calls are a part of what the model wrote.
+        let calls = self.tool_calls.map(|calls| calls.get().to_owned());
+        let calls = calls.filter(|calls| calls.starts_with('['));
+        let text = match (self.text, calls) {
+            (Some(text), Some(calls)) => Some(format!("{text}\n{calls}")),
+            (text, calls) => text.or(calls),
+        };
+        if text.is_none() && self.chars.is_none() {
             return Err(format!(
                 "not a conversation (turn {number}: missing field `text`); expected `text`, \
                  `content` or `value`, or `chars` where the text is withheld"
@@ -105,8 +142,8 @@ impl RecordedTurn {
         Ok(Turn {
             role: self.role,
             // A length beside its text says nothing new.
-            withheld_chars: self.chars.filter(|_| self.text.is_none()),
-            text: self.text.unwrap_or_default(),
+            withheld_chars: self.chars.filter(|_| text.is_none()),
+            text: text.unwrap_or_default(),
             at: at.transpose()?,
         })
     }
@@ -207,6 +244,29 @@ mod tests {
         assert_eq!(got.turns[1].withheld_chars, Some(12));
         let unknown = parse(&format!("{{{USER}, \"first_turn\": null}}"), 1).expect("good");
         assert_eq!(unknown.first_turn, None);
+    }
+
+    #[test]
+    fn parts_calls_and_turns_without_a_role_are_read() {
+        let turns = |line: &str| {
+            let turns = parse(line, 1).expect("good").turns;
+            turns.into_iter().map(|turn| (turn.role, turn.text)).collect::<Vec<_>>()
+        };
+        let text = |role, text: &str| (role, text.to_owned());
+        let openai = r#"{"messages": [
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]},
+            {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]},
+            {"role": "tool", "content": "2"}]}"#;
+        let expected = [
+            text(Role::User, "a\n{\"type\": \"image\"}"),
+            text(Role::Assistant, "[{\"id\": \"1\"}]"),
+            text(Role::Tool, "2"),
+        ];
+        assert_eq!(turns(openai), expected);
+        let aiperf = r#"{"session_id": "s", "turns": [{"text": "a", "delay": 0}, {"text": "b"}]}"#;
+        assert_eq!(turns(aiperf), [text(Role::User, "a"), text(Role::User, "b")]);
+        let sharegpt = r#"{"conversations": [{"from": "model", "value": "x"}]}"#;
+        assert_eq!(turns(sharegpt), [text(Role::Assistant, "x")]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
 }
 
 /// Whether `line` has a field for the time of its request, whatever stands in it.
-pub(super) fn names_time(line: &str) -> bool {
+pub(crate) fn has_time(line: &str) -> bool {
     let fields = RawFields::parse(line);
     fields.is_ok_and(|fields| ARRIVALS.iter().any(|name| fields.raw(name).is_some()))
 }
@@ -87,6 +87,12 @@ fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
 /// Returns the prompt of a line that is a body itself.
 fn prompt_of_line(line: &RawFields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
+        if let Some(name) = PROMPTS.iter().find(|name| line.raw(name).is_some_and(is_empty)) {
+            return format!(
+                "`{name}` is empty: the log was written without prompts; LiteLLM stores them with \
+                 `store_prompts_in_spend_logs: true` in `general_settings`"
+            );
+        }
         let quoted = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")
@@ -98,6 +104,11 @@ fn prompt_of_line(line: &RawFields<'_>) -> Result<PromptPart, String> {
             line.named()
         )
     })
+}
+
+/// Whether a field's JSON says nothing, as the columns of a database do by default.
+fn is_empty(json: &str) -> bool {
+    matches!(json.trim_matches('"').trim(), "" | "{}" | "[]" | "null")
 }
 
 /// Returns the prompt of `body`, if it has one.
@@ -113,6 +124,8 @@ fn prompt(body: &RawFields<'_>) -> Result<Option<PromptPart>, String> {
                 let messages = behind_system(body, "instructions", user);
                 return Ok(Some(chat(messages, body.list("tools"))));
             }
+            // A database's empty column.
+            Some(Value::String(text)) if is_empty(&text) => {}
             Some(Value::String(text)) => return Ok(Some(PromptPart::Text(text))),
             Some(Value::Array(items)) => return items_as_prompt(body, name, items).map(Some),
             _ => {}
