@@ -1,10 +1,12 @@
 //! The named causes of recomputed tokens, by the prompts' texts in order of time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use headstart_core::Progress;
-use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
+use headstart_core::{Progress, SessionId};
+use headstart_insight::text::{
+    Evidence, Explanation, Finding, Findings, Loss, Neighbours, Sketch, explain,
+};
 use headstart_insight::{Bucket, BucketTokens, Cause};
 
 use crate::cost::PerToken;
@@ -13,6 +15,7 @@ use crate::fleet::namespace;
 use crate::logged::moved;
 use crate::memory::Bounds;
 use crate::results::{Amount, CauseExample, FindingRow};
+use crate::structure::{ChangeForm, ChangePlace};
 use crate::traffic::LoggedPrompt;
 use crate::walk::{sketcher, told_findings};
 
@@ -33,11 +36,29 @@ pub(crate) struct Pair {
     pub(crate) evidence: Evidence,
 }
 
+/// Two requests that part at a place in the form of the prompt.
+#[derive(Clone)]
+struct PlacedPair {
+    pair: ChangedPair,
+    place: ChangePlace,
+}
+
+/// Two requests, and the bytes that changed.
+#[derive(Clone)]
+struct ChangedPair {
+    old: usize,
+    new: usize,
+    old_bytes: Range<usize>,
+    new_bytes: Range<usize>,
+}
+
 /// Comparison of the texts, before the fleet is replayed.
 pub(crate) struct TextComparison {
     /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
     /// the tokens behind that are the same.
     pairs: Vec<(Pair, u64)>,
+    /// Those without such a reason that lost something, with the place of the change.
+    placed: Vec<(PlacedPair, u64)>,
     /// Most words of prompts that were remembered at once.
     pub(crate) words_max: usize,
     /// Prompts that had to go, so that later ones were not compared with them.
@@ -52,25 +73,81 @@ pub(crate) fn compared(
 ) -> TextComparison {
     let sketcher = sketcher();
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
-    let (mut pairs, mut words_max) = (Vec::new(), 0);
+    let (mut pairs, mut placed, mut words_max) = (Vec::new(), Vec::new(), 0);
+    let mut last: HashMap<SessionId, (usize, Sketch)> = HashMap::new();
     for (index, request) in said.iter().enumerate() {
         progress.at(index);
         let sketch = sketcher.sketch(&request.text);
         let space = namespace(request);
+        let mut found = None;
         // The comparison comes before the insertion: otherwise a prompt is nearest to itself.
-        if let Some(told) = neighbours.tell(space, &sketch)
-            && let Some(explanation) = told.explanation
-            // A difference without a named cause is no finding; its tokens stay in the unnamed row.
-            && let Some(evidence) = explanation.evidence
-        {
+        if let Some(told) = neighbours.tell(space, &sketch) {
+            let served = told.served_words;
+            let nearest = told.explanation.map(|explanation| (*told.near.name, explanation));
+            // The request before in its conversation, where that one would have saved more.
+            let before = request.session.and_then(|session| last.get(&session));
+            let before = before
+                .and_then(|(old, old_sketch)| Some((*old, explain(old_sketch, &sketch, served)?)));
+            let lost = |found: &(usize, Explanation)| found.1.divergence.lost_words;
+            let is_named = nearest.as_ref().is_some_and(|near| near.1.evidence.is_some());
+            let better = before
+                .filter(|before| !is_named && lost(before) > nearest.as_ref().map_or(0, lost));
+            found = better.or(nearest);
+        }
+        if let Some((old, explanation)) = found {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
-            let pair = Pair { old: *told.near.name, new: index, evidence };
-            pairs.push((pair, tokens));
+            let place = place_of(&said[old], request, &explanation);
+            match (explanation.evidence, place) {
+                (_, Some((place, old_bytes, new_bytes))) => {
+                    let pair = ChangedPair { old, new: index, old_bytes, new_bytes };
+                    placed.push((PlacedPair { pair, place }, tokens));
+                }
+                (Some(evidence), None) => pairs.push((Pair { old, new: index, evidence }, tokens)),
+                // A difference without a cause is no finding; its tokens stay in the unnamed row.
+                (None, None) => {}
+            }
+        }
+        if let Some(session) = request.session
+            && (last.len() < SESSIONS_MAX || last.contains_key(&session))
+        {
+            last.insert(session, (index, sketch.clone()));
         }
         neighbours.insert(space, index, sketch);
         words_max = words_max.max(neighbours.num_words());
     }
-    TextComparison { pairs, words_max, num_forgotten: neighbours.num_forgotten() }
+    TextComparison { pairs, placed, words_max, num_forgotten: neighbours.num_forgotten() }
+}
+
+/// The place of a change, with its bytes, where no kind of word explains it: nothing has a name, or
+/// only that the wording is another one, or that text went which is no whole message.
+fn place_of(
+    old: &LoggedPrompt,
+    new: &LoggedPrompt,
+    explanation: &Explanation,
+) -> Option<(ChangePlace, Range<usize>, Range<usize>)> {
+    let change = explanation.divergence.changes.first()?;
+    let spans = (change.old.clone(), change.new.clone());
+    let divergence = &explanation.divergence;
+    // Another conversation has another history, which no one rewrote.
+    let is_same = match old.session.zip(new.session) {
+        Some((one, other)) if one == other => true,
+        _ => divergence.kept_words * 4 >= divergence.rest_words * 3,
+    };
+    let any_place = || ChangePlace::of(&old.text, &new.text, &spans);
+    let place = || any_place().filter(|place| place.form != ChangeForm::History || is_same);
+    let found = match &explanation.evidence {
+        None if divergence.is_loss() => place(),
+        Some(evidence) if evidence.cause == Cause::Template && evidence.place != 0 => place(),
+        Some(evidence) if evidence.cause == Cause::Trimmed => any_place().filter(|place| {
+            let is_message = place.form == ChangeForm::SystemMessage;
+            is_message || (place.form == ChangeForm::History && !place.detail.is_empty())
+        }),
+        Some(evidence) if evidence.cause == Cause::DocumentOrder => {
+            place().filter(|place| place.is_escape())
+        }
+        _ => None,
+    };
+    found.map(|place| (place, spans.0, spans.1))
 }
 
 impl TextComparison {
@@ -111,6 +188,7 @@ impl TextComparison {
             // The pair is cloned only if it is the worst of its finding.
             findings.add(loss, || pair.clone());
         }
+        let placed = self.placed_rows(said, splits, &mut named, per_token, show_text);
         let sorted = told_findings(findings, said.len() as u64);
         let rows = sorted.into_iter().enumerate();
         let rows = rows.map(|(rank, finding)| {
@@ -118,13 +196,102 @@ impl TextComparison {
                 (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
+            let place = common_place(pairs.clone(), said);
             // A fix takes a replay of the whole log, so only the largest findings get one.
             let saved_tokens = if rank < FIXES_MAX { fixes.saved(pairs) } else { None };
-            FindingRow { saved_tokens, ..row(finding, said, &costs, show_text) }
+            FindingRow { saved_tokens, place, ..row(finding, said, &costs, show_text) }
         });
-        (rows.collect(), most_unnamed(splits, &named))
+        let mut rows: Vec<_> = rows.chain(placed).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.amount.tokens));
+        (rows, most_unnamed(splits, &named))
+    }
+
+    /// The findings by place.
+    fn placed_rows(
+        &self,
+        said: &[LoggedPrompt],
+        splits: &mut [BucketTokens],
+        named: &mut [u32],
+        per_token: &[PerToken],
+        show_text: bool,
+    ) -> Vec<FindingRow> {
+        let mut places: BTreeMap<&ChangePlace, Vec<(&ChangedPair, u64)>> = BTreeMap::new();
+        for (placed, tokens) in &self.placed {
+            places.entry(&placed.place).or_default().push((&placed.pair, *tokens));
+        }
+        let least = REQUESTS_MIN.max(said.len() / PLACE_SHARE);
+        places.retain(|_, pairs| pairs.len() >= least);
+        let mut rows = Vec::new();
+        for (place, pairs) in places {
+            let mut amount = Amount::default();
+            let mut worst: Option<(u32, &ChangedPair)> = None;
+            let mut requests = 0;
+            for (pair, tokens) in pairs {
+                let split = &mut splits[pair.new];
+                let known = split.get(Bucket::Diverged);
+                let most = u64::from(known + split.get(Bucket::NeverSeen));
+                let tokens = tokens.min(most) as u32;
+                if tokens == 0 {
+                    continue;
+                }
+                *split =
+                    moved(split, Bucket::NeverSeen, Bucket::Diverged, tokens.saturating_sub(known));
+                named[pair.new] = tokens;
+                amount.add(&per_token[pair.new].amount(u64::from(tokens), false));
+                requests += 1;
+                if worst.is_none_or(|(most, _)| tokens > most) {
+                    worst = Some((tokens, pair));
+                }
+            }
+            let Some((_, pair)) = worst else {
+                continue;
+            };
+            rows.push(FindingRow {
+                cause: place.cause().to_owned(),
+                title: place.title(),
+                fix: place.fix(),
+                place: place.shown(),
+                requests,
+                amount,
+                saved_tokens: None,
+                example: Some(shown_pair(pair, said, show_text)),
+            });
+        }
+        rows
     }
 }
+
+/// Conversations whose last request is remembered.
+const SESSIONS_MAX: usize = 4096;
+
+/// Pairs of a finding whose places are compared.
+const PLACES_COMPARED: usize = 24;
+
+/// The place that most pairs of a finding have: a label that several requests share is a word of
+/// the template and no user's.
+fn common_place<'p>(
+    pairs: impl Iterator<Item = &'p Pair>,
+    said: &[LoggedPrompt],
+) -> Option<String> {
+    let places: Vec<String> = pairs
+        .take(PLACES_COMPARED)
+        .filter_map(|pair| {
+            let spans = (pair.evidence.old.clone(), pair.evidence.new.clone());
+            ChangePlace::of(&said[pair.old].text, &said[pair.new].text, &spans)?.shown()
+        })
+        .collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in &places {
+        *counts.entry(place).or_default() += 1;
+    }
+    let (place, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (count >= REQUESTS_MIN && count * 2 > places.len()).then(|| place.to_owned())
+}
+
+/// Fewest requests that must have lost something at one place, and the same as a share of all: one
+/// in this number.
+const REQUESTS_MIN: usize = 3;
+const PLACE_SHARE: usize = 20;
 
 /// The first of the requests of which most tokens are known behind another prefix without a
 /// `named` cause.
@@ -160,12 +327,20 @@ fn row(
             seconds: cost.seconds * share,
             money: cost.money.map(|money| money * share),
         },
+        place: None,
         saved_tokens: None,
         example: Some(example(&finding.example, said, show_text)),
     }
 }
 
 fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample {
+    let new_bytes = stands_now(&pair.evidence, said[pair.new].text.len());
+    let old_bytes = pair.evidence.old.clone();
+    let changed = ChangedPair { old: pair.old, new: pair.new, old_bytes, new_bytes };
+    shown_pair(&changed, said, show_text)
+}
+
+fn shown_pair(pair: &ChangedPair, said: &[LoggedPrompt], show_text: bool) -> CauseExample {
     let (old, new) = (&said[pair.old], &said[pair.new]);
     // Offsets are bytes of the text; the token is where both lists of tokens part.
     let together = old.tokens.iter().zip(&new.tokens);
@@ -177,9 +352,9 @@ fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample 
         request: new.name.clone(),
         neighbour: old.name.clone(),
         token: together.take_while(|(one, other)| one == other).count() as u64,
-        before: show_text.then(|| before(&new.text, pair.evidence.new.start)),
-        old: shown(&old.text, &pair.evidence.old),
-        new: shown(&new.text, &stands_now(&pair.evidence, new.text.len())),
+        before: show_text.then(|| before(&new.text, pair.new_bytes.start)),
+        old: shown(&old.text, &pair.old_bytes),
+        new: shown(&new.text, &pair.new_bytes),
     }
 }
 

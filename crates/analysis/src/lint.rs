@@ -138,12 +138,14 @@ impl LintReport {
     pub fn all(&self) -> impl Iterator<Item = LintFinding<'_>> {
         let named = self.findings.iter().map(|finding| LintFinding {
             cause: Some(finding.cause),
+            site: None,
             requests: finding.requests,
             tokens: finding.tokens,
             example: &finding.example,
         });
         let unnamed = self.unnamed.iter().map(|place| LintFinding {
             cause: None,
+            site: Some(place),
             requests: place.requests,
             tokens: place.tokens,
             example: &place.example,
@@ -184,6 +186,7 @@ impl LintReport {
 pub struct LintFinding<'a> {
     /// The cause, if it has a name.
     pub cause: Option<Cause>,
+    site: Option<&'a ChangeSite>,
     /// Requests that lost tokens by it.
     pub requests: u64,
     /// Their lost tokens.
@@ -195,13 +198,19 @@ pub struct LintFinding<'a> {
 impl LintFinding<'_> {
     /// The cause in words.
     #[must_use]
-    pub fn title(&self) -> &'static str {
-        self.cause.map_or(unnamed::TITLE, Cause::title)
+    pub fn title(&self) -> String {
+        match (self.cause, self.site) {
+            (Some(cause), _) => cause.title().to_owned(),
+            (None, site) => site.map_or_else(String::new, ChangeSite::title),
+        }
     }
 
     /// The suggested fix.
     #[must_use]
-    pub fn fix(&self) -> &'static str {
-        self.cause.map_or(unnamed::FIX, Cause::fix)
+    pub fn fix(&self) -> String {
+        match (self.cause, self.site) {
+            (Some(cause), _) => cause.fix().to_owned(),
+            (None, site) => site.map_or_else(String::new, ChangeSite::fix),
+        }
     }
 }

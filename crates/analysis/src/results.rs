@@ -168,6 +168,8 @@ pub struct FindingRow {
     pub amount: Amount,
     /// Suggested change.
     pub fix: String,
+    /// The label, heading, tool or message at the change, where most requests have the same one.
+    pub place: Option<String>,
     /// Fewer tokens that a replay computes if this one mistake is fixed, where it was replayed.
     #[serde(rename = "fix_saves_tokens")]
     pub saved_tokens: Option<u64>,

@@ -17,6 +17,7 @@ use crate::change::ChangeContext;
 use crate::fleet::hashed;
 use crate::prompt::{PromptBody, PromptRecord};
 use crate::rendering::Rendering;
+use crate::structure::{ChangeForm, ChangePlace};
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
 /// the same each time, and one for all commands, so that they tell the same.
@@ -106,6 +107,20 @@ pub(crate) fn sketcher() -> Sketcher {
 }
 
 impl DivergentPrompts {
+    /// The place in the prompt's form at which `new` parts from the older one; `None` for prompts
+    /// of token ids, and where the change is of another conversation.
+    pub(crate) fn place(&self, new: &PromptRecord) -> Option<ChangePlace> {
+        let (PromptBody::Text(old), PromptBody::Text(new)) = (&self.old.body, &new.body) else {
+            return None;
+        };
+        let divergence = &self.divergence;
+        let change = divergence.changes.first()?;
+        let spans = (change.old.clone(), change.new.clone());
+        let is_same = divergence.kept_words * 4 >= divergence.rest_words * 3;
+        let found = ChangePlace::of(old, new, &spans);
+        found.filter(|place| place.form != ChangeForm::History || is_same)
+    }
+
     /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
     /// else the first region.
     pub fn spans(&self) -> (Range<usize>, Range<usize>) {

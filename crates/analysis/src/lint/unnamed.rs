@@ -8,6 +8,7 @@
 use headstart_insight::text::{LOSS_WORDS, PromptDivergence};
 
 use super::heaviest::Heaviest;
+use crate::structure::ChangePlace;
 use crate::walk::{PromptComparison, WorstCase};
 
 /// Longest text that changes, bytes: what is longer is content, and not a value in a form.
@@ -18,6 +19,9 @@ const REQUESTS_MIN: u64 = 3;
 
 /// The same as a share of all prompts: one in this number.
 const SHARE: u64 = 10;
+
+/// The same for a place in the prompt's form, which chance seldom makes.
+const FORM_SHARE: u64 = 20;
 
 /// Most places that are distinguished, about a kilobyte each; the lightest make room.
 const PLACES_MAX: usize = 1024;
@@ -37,6 +41,9 @@ pub struct ChangeSite {
     pub tokens: u64,
     /// The prompt that lost most.
     pub example: WorstCase,
+    /// The place in the prompt's form, where it has one.
+    place: Option<ChangePlace>,
+    is_value: bool,
     most: u64,
 }
 
@@ -57,6 +64,16 @@ impl Default for UnnamedChanges {
 }
 
 impl ChangeSite {
+    /// The change as the subject of a sentence.
+    pub(super) fn title(&self) -> String {
+        self.place.as_ref().map_or_else(|| TITLE.to_owned(), ChangePlace::title)
+    }
+
+    /// The suggested fix.
+    pub(super) fn fix(&self) -> String {
+        self.place.as_ref().map_or_else(|| FIX.to_owned(), ChangePlace::fix)
+    }
+
     /// Adds what the same place has cost others.
     fn join(&mut self, other: Self) {
         self.requests += other.requests;
@@ -74,17 +91,25 @@ impl UnnamedChanges {
         let Some(parted) = &told.parted else {
             return;
         };
-        // A change with a name is a finding already. A long one is content that differs by intent.
-        if parted.evidence.is_some() || !is_value(&parted.divergence) {
+        // A change with a name is a finding already. A long one outside any known form is content
+        // that differs by intent.
+        if parted.evidence.is_some() || !parted.divergence.is_loss() {
             return;
         }
-        // The two hashes are of the words on either side of the change.
-        let (key, tokens) =
-            ((parted.divergence.place, parted.divergence.behind), parted.lost_tokens);
+        let (in_form, is_value) = (parted.place(&told.prompt), is_value(&parted.divergence));
+        let tokens = parted.lost_tokens;
+        // The two hashes are of the words on either side of a value, or else of the place.
+        let key = match &in_form {
+            _ if is_value => (parted.divergence.place, parted.divergence.behind),
+            Some(place) => (place.number(), place.number()),
+            None => return,
+        };
         let place = self.places.add(key, tokens, || ChangeSite {
             requests: 0,
             tokens: 0,
             example: told.example(parted),
+            place: in_form,
+            is_value,
             most: tokens,
         });
         place.requests += 1;
@@ -99,9 +124,10 @@ impl UnnamedChanges {
     pub(super) fn told(self) -> Vec<ChangeSite> {
         // Chance makes a few prompts part at one place; a form makes a share of all do so.
         let least = REQUESTS_MIN.max(self.prompts / SHARE);
+        let least_in_form = REQUESTS_MIN.max(self.prompts / FORM_SHARE);
         let mut places = joined(self.places.into_values());
         // Places are joined first: parts of one place may each be too rare.
-        places.retain(|place| place.requests >= least);
+        places.retain(|place| place.requests >= if place.is_value { least } else { least_in_form });
         places.sort_by_key(|place| std::cmp::Reverse(place.tokens));
         places
     }
@@ -188,7 +214,8 @@ mod tests {
         let long = "whoever asks, be it at night or in the morning, in whatever language and \
                     about whatever matter, with all the care that you have and without haste, as \
                     you would like to be helped yourself";
-        check(&["Ann", long, "Bob", long, "Cem"], 80, &[]);
+        // It is no value, and still text in front of what stays.
+        check(&["Ann", long, "Bob", long, "Cem"], 80, &[3]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headstart_core::TokenId;
+use headstart_core::{SessionId, TokenId};
 
 /// Data of a logged request besides its blocks.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct LoggedPrompt {
     pub cache_salt: Option<String>,
     /// Name of the user.
     pub user: Option<String>,
+    /// Its conversation or agent's run, as the log names it.
+    pub session: Option<SessionId>,
     /// Prompt tokens as the server counted them.
     pub counted: Option<u32>,
     /// Prompt tokens and those of them that a cache served, as the server counted them.

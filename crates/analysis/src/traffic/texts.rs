@@ -72,6 +72,7 @@ impl<'r> TextLogBuilder<'r> {
             model: logged.model.clone(),
             cache_salt: logged.cache_salt.clone(),
             user: logged.user.clone(),
+            session: request.session,
             counted: logged.prompt_tokens,
             // Both counts come from the server, so their share does not depend on the tokenizer
             // here.

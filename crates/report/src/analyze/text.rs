@@ -126,6 +126,9 @@ fn causes(analysis: &Analysis) -> String {
             duration(finding.amount.seconds),
         );
         text += &(wrapped(&title, "    ", COLUMNS) + "\n");
+        if let Some(place) = &finding.place {
+            text += &(wrapped(&format!("    at: {}", one_line(place)), "      ", COLUMNS) + "\n");
+        }
         let fix = colour::fix(&format!("fix: {}", finding.fix));
         text += &(wrapped(&format!("    {fix}"), "      ", COLUMNS) + "\n");
         if let Some(saving) = finding.saving() {

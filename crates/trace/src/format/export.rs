@@ -1,19 +1,19 @@
 //! Records of other tools as lines of a [request log](crate::format::request_log).
 //!
 //! A tool writes a request in a shape of its own: within a page of results, a span, a container's
-//! log line, a transcript. [`Export`] makes one line of each request in it, in the shape of a
+//! log line, a transcript. `Export` makes one line of each request in it, in the shape of a
 //! request log, and passes over the records without one. A shape that the parser of request logs
 //! reads by itself needs nothing here.
 //!
 //! | tool | file |
 //! |---|---|
-//! | Docker, Kubernetes, journals, log collectors | [`container`] |
-//! | vLLM's and SGLang's logs | [`engine_log`] |
-//! | browsers and proxies (HAR), pages of APIs, AIPerf's inputs | [`page`] |
-//! | OpenTelemetry and OpenInference spans | [`span`], [`attributes`], [`genai`] |
-//! | transcripts of coding agents | [`transcript`] |
-//! | Gemini's and Bedrock's bodies | [`provider`] |
-//! | LiteLLM's rows, access logs: a body within a text | [`nested`] |
+//! | Docker, Kubernetes, journals, log collectors | `container` |
+//! | vLLM's and SGLang's logs | `engine_log` |
+//! | browsers and proxies (HAR), pages of APIs, AIPerf's inputs | `page` |
+//! | OpenTelemetry and OpenInference spans | `span`, `attributes`, `genai` |
+//! | transcripts of coding agents | `transcript` |
+//! | Gemini's and Bedrock's bodies | `provider` |
+//! | LiteLLM's rows, access logs: a body within a text | `nested` |
 
 mod attributes;
 mod container;

@@ -53,21 +53,46 @@ fn random_ids_are_not_known_behind_another_prefix() {
 #[test]
 fn a_loss_without_a_cause_is_said_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
-    let names = ["Anna", "Bert", "Cleo", "Dora", "Emil", "Frida"];
-    let rules: String = (0..120).map(|rule| format!("Rule {rule} is firm. ")).collect();
-    let log = (0..60).map(|number| {
-        let name = names[number % 6].repeat(1 + number / 6);
-        let prompt = format!("You are talking to {name}. {rules}");
-        json!({"request_id": format!("q{number}"), "prompt": prompt}).to_string()
-    });
-    let log: Vec<_> = log.collect();
-    let report = parsed(&analyzed(folder.path(), &log.join("\n"), &["--json"]));
+    // The last message is another one in each request by intent.
+    let report = parsed(&analyzed(folder.path(), &greetings(true), &["--json"]));
     let (first, next) = (headline(&report, 0), headline(&report, 1));
     assert!(first.contains("for an unknown reason"), "{first}");
     let request = report["unnamed"]["request"].as_str().expect("an id");
     let command = format!("`headstart why {request} requests.jsonl --show-text`");
     assert!(request.starts_with('q') && next.contains(&command), "{next}");
     assert!(next.contains("`headstart lint requests.jsonl --show-text`"), "{next}");
+}
+
+/// Sixty requests that greet one of six names in front of the same rules.
+fn greetings(is_last_message: bool) -> String {
+    let names = ["Anna", "Bert", "Cleo", "Dora", "Emil", "Frida"];
+    let rules: String = (0..120).map(|rule| format!("Rule {rule} is firm. ")).collect();
+    let log = (0..60).map(|number| {
+        let name = names[number % 6].repeat(1 + number / 6);
+        let prompt = format!("You are talking to {name}. {rules}");
+        let mut request = json!({"request_id": format!("q{number}"), "model": "m"});
+        if is_last_message {
+            request["messages"] = json!([{"role": "system", "content": "Help."},
+                {"role": "user", "content": prompt}]);
+        } else {
+            request["prompt"] = json!(prompt);
+        }
+        request.to_string()
+    });
+    log.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_value_without_a_kind_is_named_by_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = parsed(&analyzed(folder.path(), &greetings(false), &["--json"]));
+    let finding = &report["findings"][0];
+    assert_eq!(finding["cause"], "changing-value", "{finding}");
+    assert_eq!(finding["place"], "`You are talking to` in the prompt", "{finding}");
+    assert!(finding["fix"].as_str().is_some_and(|fix| fix.contains("`You are talking to`")));
+    let text = analyzed(folder.path(), &greetings(false), &[]);
+    assert!(text.contains("at: `You are talking to` in the prompt"), "{text}");
+    assert!(!text.contains("Anna"), "values stay out: {text}");
 }
 
 /// A proxy's constant time says nothing of what a token takes.
