@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use headstart_core::Progress;
 use headstart_core::figures::thousands;
+use headstart_core::{Nanos, Progress};
 use headstart_insight::{Bucket, BucketTokens};
 use headstart_sim::knee;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
@@ -22,6 +22,7 @@ use crate::kv_bytes::KvBytes;
 use crate::memory::{self, Bounds};
 use crate::rendering::Rendering;
 use crate::results::{Amount, Analysis, MemoryEstimate, Routing, UnnamedLoss, WaterfallStep};
+use crate::served::ServedReason;
 use crate::traffic::LoggedTraffic;
 
 /// Seed of hashes and random draws.
@@ -105,6 +106,7 @@ pub fn of(
         eviction: eviction.figures,
         order_free_tokens: beside.order_free.map(|(tokens, _)| tokens),
         findings,
+        served: ServedReason::of(&traffic.said, arrivals(traffic).as_deref()),
         unnamed: unnamed.map(|index| unnamed_loss(traffic, index)),
         headlines: Vec::new(),
         characterization,
@@ -226,6 +228,12 @@ fn per_token(
         said.map_or(1.0, |said| cost::scale(said, split, factor))
     };
     splits.map(|(index, split)| cost.per_token(split, model(index), scale(index, split))).collect()
+}
+
+/// The times of the requests, where the log has them.
+fn arrivals(traffic: &LoggedTraffic) -> Option<Vec<Nanos>> {
+    let times = || traffic.requests.iter().map(|request| request.arrival).collect();
+    traffic.span_s().map(|_| times())
 }
 
 /// The request to look at where most is lost for no cause that has a name, and its file, where

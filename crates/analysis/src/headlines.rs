@@ -28,11 +28,19 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
         let said = "One request alone has no earlier prefix to share; analyze a log of several.";
         return vec![said.to_owned()];
     }
+    let reason = analysis.served.sentence.clone();
+    // Where nothing was served, that comes first, and the reason is one that fits.
+    let (service, more) = match analysis.own.served_tokens {
+        0 => (not_served(analysis), reason),
+        _ if reason.is_some() => (reason, None),
+        _ => (not_served(analysis), None),
+    };
     let candidates = [
         // The order is the importance; the first five that have something to say are shown.
         few_requests(analysis),
         copies(analysis),
-        not_served(analysis),
+        service,
+        more,
         computed_again(analysis),
         unnamed(analysis),
         routing(analysis),
@@ -194,7 +202,11 @@ fn because(analysis: &Analysis, bucket: Bucket) -> &'static str {
         Bucket::HeldElsewhere => "the prefix was cached on another replica",
         Bucket::Reset => "a restart or a cache reset",
         Bucket::Evicted => "eviction",
-        Bucket::Namespace => "the prefix was cached for another tenant, adapter or model",
+        Bucket::Namespace => match &analysis.served.namespace_fields[..] {
+            ["cache_salt"] => "the prefix was cached under another `cache_salt`",
+            ["model"] => "the prefix was cached for another `model`: an alias or an adapter",
+            _ => "the prefix was cached for another tenant, adapter or model",
+        },
         other => analysis.meaning(other),
     }
 }

@@ -57,6 +57,7 @@ pub mod prompt;
 pub mod rendering;
 pub mod results;
 pub mod sample_log;
+mod served;
 mod structure;
 pub mod traffic;
 pub mod walk;

@@ -7,6 +7,7 @@ use headstart_trace::characterize::Characterization;
 use serde::Serialize;
 
 use crate::kv_bytes::KvBytes;
+use crate::served::ServedReason;
 use crate::traffic::LoggedTokenCounts;
 
 /// The results of an analysis.
@@ -60,6 +61,8 @@ pub struct Analysis {
     pub order_free_tokens: Option<u64>,
     /// Named causes, by lost tokens, most first.
     pub findings: Vec<FindingRow>,
+    /// Why the engine did not serve what it had computed, by the log's own counts and fields.
+    pub served: ServedReason,
     /// Place of the largest loss without a named cause, if any.
     pub unnamed: Option<UnnamedLoss>,
     /// Three to five sentences.

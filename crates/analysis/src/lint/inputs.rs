@@ -97,5 +97,6 @@ fn text_prompt(file: &Path) -> Result<LoggedRequest, AnalysisError> {
         finish: FinishKind::Unknown,
         tool: ToolClass::default(),
         ttft: None,
+        settings: Vec::new(),
     })
 }

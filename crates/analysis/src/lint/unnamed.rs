@@ -188,6 +188,7 @@ mod tests {
             finish: FinishKind::Unknown,
             tool: ToolClass::default(),
             ttft: None,
+            settings: Vec::new(),
         }
     }
 

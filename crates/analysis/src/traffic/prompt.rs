@@ -33,4 +33,6 @@ pub struct LoggedPrompt {
     pub cached: Option<(u32, u32)>,
     /// Time to the first token.
     pub ttft: Option<Duration>,
+    /// Settings that may decide which cache serves it, each with a hash of its value.
+    pub settings: Vec<(&'static str, u64)>,
 }

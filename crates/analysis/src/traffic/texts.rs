@@ -78,6 +78,7 @@ impl<'r> TextLogBuilder<'r> {
             // here.
             cached: logged.prompt_tokens.zip(logged.cached_tokens),
             ttft: logged.ttft,
+            settings: logged.settings.clone(),
         };
         let is_taken = budget.takes(&request, Some(&said));
         if is_taken {

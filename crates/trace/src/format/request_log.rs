@@ -89,6 +89,8 @@ pub struct LoggedRequest {
     pub tool: ToolClass,
     /// Time from sending to the first token.
     pub ttft: Option<Duration>,
+    /// Settings that may decide which cache serves it, each with a hash of its value.
+    pub settings: Vec<(&'static str, u64)>,
 }
 
 /// The prompt of a request before tokenization.
@@ -160,6 +162,7 @@ pub fn of_conversation(
             finish: FinishKind::Unknown,
             tool: ToolClass::default(),
             ttft: None,
+            settings: Vec::new(),
         }
     })
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use headstart_core::{FinishKind, TokenId, ToolClass};
+use headstart_core::{FinishKind, TokenId, ToolClass, fnv1a};
 use serde_json::{Value, json};
 
 use super::fields::RawFields;
-use super::names::{ARRIVALS, BODIES, IDS, PARAMETERS, PROMPTS, SESSIONS, TTFTS, USERS};
+use super::names::{
+    ARRIVALS, BODIES, CACHE_MARK, IDS, PARAMETERS, PROMPTS, SESSIONS, SETTINGS, TTFTS, USERS,
+};
 use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
@@ -46,7 +48,16 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         finish: if is_call { FinishKind::ToolCalls } else { finish },
         tool,
         ttft: ttft(&outer),
+        settings: settings(line, &both),
     })
+}
+
+/// The settings of a call, each with a number that stands for its value.
+fn settings(line: &str, fields: &Both<'_, '_>) -> Vec<(&'static str, u64)> {
+    let value = |name: &str| fields.0.iter().find_map(|fields| fields.raw(name));
+    let found = SETTINGS.iter().filter_map(|&name| Some((name, fnv1a(value(name)?.as_bytes()))));
+    let is_marked = line.contains(CACHE_MARK);
+    found.chain(is_marked.then_some((CACHE_MARK, 1))).collect()
 }
 
 /// Whether `line` has a field for the time of its request, whatever stands in it.
@@ -288,6 +299,7 @@ mod tests {
             finish: FinishKind::Unknown,
             tool: ToolClass::default(),
             ttft: Some(Duration::from_micros(62_500)),
+            settings: vec![("model", fnv1a(b"\"m\"")), ("cache_salt", fnv1a(b"\"s\""))],
         };
         assert_eq!(got, expected);
         let PromptPart::Chat { tools, .. } = got.prompt else {

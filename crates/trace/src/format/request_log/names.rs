@@ -37,6 +37,26 @@ pub(super) const USERS: &[&str] = &["user", "user_id", "end_user", "userId", "re
 pub(super) const SESSIONS: &[&str] =
     &["session_id", "conversation_id", "thread_id", "litellm_session_id", "sessionId"];
 
+/// Fields that may decide which cache serves a request: settings of the call, and where it went.
+pub(super) const SETTINGS: &[&str] = &[
+    "model",
+    "cache_salt",
+    "prompt_cache_key",
+    "api_key",
+    "api_base",
+    "model_id",
+    "deployment",
+    "region",
+    "tool_choice",
+    "thinking",
+    "response_format",
+    "reasoning_effort",
+    "parallel_tool_calls",
+];
+
+/// The mark of a prefix in Anthropic's API.
+pub(super) const CACHE_MARK: &str = "cache_control";
+
 /// Fields of its time to first token, each with its unit in seconds.
 pub(super) const TTFTS: &[(&str, f64)] =
     &[("ttft_ms", 1e-3), ("ttft_s", 1.0), ("ttft", 1.0), ("time_to_first_token", 1.0)];
@@ -91,6 +111,7 @@ pub fn fields_read() -> Vec<(&'static str, Vec<String>)> {
         ("tokens, in `usage` or alone, also in the answer", usage.collect()),
         ("end of the answer, also in the first of `choices`", names(&FINISHES)),
         ("called tools, in the answer", names(&["choices", "output", "content"])),
+        ("settings that may decide what is served", names(SETTINGS)),
         ("time to first token", [names(&ttft), names(&["completionStartTime"])].concat()),
     ]
 }
