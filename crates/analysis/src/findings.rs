@@ -1,6 +1,6 @@
 //! The named causes of recomputed tokens, by the prompts' texts in order of time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use headstart_core::{Progress, SessionId};
@@ -75,6 +75,9 @@ pub(crate) fn compared(
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut placed, mut words_max) = (Vec::new(), Vec::new(), 0);
     let mut last: HashMap<SessionId, (usize, Sketch)> = HashMap::new();
+    // Some tools give each request a session of its own.
+    let sessions: HashSet<SessionId> = said.iter().filter_map(|one| one.session).collect();
+    let has_sessions = sessions.len() < said.len();
     for (index, request) in said.iter().enumerate() {
         progress.at(index);
         let sketch = sketcher.sketch(&request.text);
@@ -96,7 +99,7 @@ pub(crate) fn compared(
         }
         if let Some((old, explanation)) = found {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
-            let place = place_of(&said[old], request, &explanation);
+            let place = place_of(&said[old], request, &explanation, has_sessions);
             match (explanation.evidence, place) {
                 (_, Some((place, old_bytes, new_bytes))) => {
                     let pair = ChangedPair { old, new: index, old_bytes, new_bytes };
@@ -124,14 +127,15 @@ fn place_of(
     old: &LoggedPrompt,
     new: &LoggedPrompt,
     explanation: &Explanation,
+    has_sessions: bool,
 ) -> Option<(ChangePlace, Range<usize>, Range<usize>)> {
     let change = explanation.divergence.changes.first()?;
     let spans = (change.old.clone(), change.new.clone());
     let divergence = &explanation.divergence;
     // Another conversation has another history, which no one rewrote.
-    let is_same = match old.session.zip(new.session) {
-        Some((one, other)) if one == other => true,
-        _ => divergence.kept_words * 4 >= divergence.rest_words * 3,
+    let is_same = match old.session.zip(new.session).filter(|_| has_sessions) {
+        Some((one, other)) => one == other,
+        None => divergence.kept_words * 4 >= divergence.rest_words * 3,
     };
     let any_place = || ChangePlace::of(&old.text, &new.text, &spans);
     let place = || any_place().filter(|place| place.form != ChangeForm::History || is_same);

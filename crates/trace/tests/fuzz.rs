@@ -33,6 +33,12 @@ const SEEDS: &[(Format, &[u8])] = &[
     (Format::Conversation, include_bytes!("seeds/conversation.jsonl")),
     (Format::Requests, include_bytes!("seeds/requests.jsonl")),
     (Format::Canonical, include_bytes!("seeds/canonical.jsonl")),
+    // Of other tools.
+    (Format::Requests, include_bytes!("seeds/docker.log")),
+    (Format::Requests, include_bytes!("seeds/otlp.jsonl")),
+    (Format::Requests, include_bytes!("seeds/har.json")),
+    (Format::Requests, include_bytes!("seeds/transcript.jsonl")),
+    (Format::Requests, include_bytes!("seeds/vllm.log")),
     // Packed: one gzip member; two zstd frames.
     (Format::Mooncake, include_bytes!("seeds/mooncake.jsonl.gz")),
     (Format::Agent, include_bytes!("seeds/agent.jsonl.zst")),
