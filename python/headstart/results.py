@@ -179,6 +179,8 @@ class Finding:
     seconds: float | None
     money: float | None
     fix: str | None
+    place: str | None
+    """The label, heading, tool or message at the change."""
     fix_saves_tokens: int | None
     example: Example | None
 

@@ -146,6 +146,9 @@ fn place_of(
             let is_message = place.form == ChangeForm::SystemMessage;
             is_message || (place.form == ChangeForm::History && !place.detail.is_empty())
         }),
+        Some(evidence) if evidence.cause == Cause::ToolOrder => {
+            any_place().filter(|place| place.form == ChangeForm::ToolDefinition)
+        }
         Some(evidence) if evidence.cause == Cause::DocumentOrder => {
             place().filter(|place| place.is_escape())
         }

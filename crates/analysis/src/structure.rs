@@ -302,6 +302,10 @@ fn tools(old: &str, new: &str) -> Option<(ChangeForm, String)> {
     if let Some(tool) = came.chain(went).next() {
         return Some((ChangeForm::ToolSet, name(tool)));
     }
+    // In another order they differ in more than one definition.
+    if !old.iter().map(name).eq(new.iter().map(name)) {
+        return None;
+    }
     new.iter().find_map(|tool| {
         let before = old.iter().find(|other| name(other) == name(tool))?;
         let path = first_difference(before, tool)?;
@@ -531,6 +535,11 @@ mod tests {
         let other = tools(r#"[{"name": "a", "description": "2"}, {"name": "b"}]"#);
         let found = place(&two, &other);
         assert_eq!(found, (ChangeForm::ToolDefinition, Some("a.description".to_owned())));
+        // Order within a schema is no order of tools.
+        let schema =
+            |list: &str| tools(&format!(r#"[{{"name": "a", "parameters": {{"enum": {list}}}}}]"#));
+        let found = place(&schema(r#"["x", "y"]"#), &schema(r#"["y", "x"]"#));
+        assert_eq!(found, (ChangeForm::ToolDefinition, Some("a.enum".to_owned())));
     }
 
     #[test]
