@@ -51,6 +51,7 @@ class Inner:
     def __init__(self, results: types.ModuleType, tier: Tier, rows: int) -> None:
         self.results, self.tier, self.rows = results, tier, rows
         self.calls: list[str] = []
+        self.primary_tier = types.SimpleNamespace(lookup=lambda *args: results.MISS)
 
     def lookup(self, key: bytes, req_context: object) -> object:
         if key == b"absent":
@@ -78,6 +79,7 @@ def world(parts: pathlib.Path) -> Iterator[types.SimpleNamespace]:
             inner=inner,
             manager=module.HeadstartManager(inner, [tier]),
             stores_first=module.STORES_FIRST,
+            steps_max=module.STEPS_MAX,
         )
 
 
@@ -108,6 +110,25 @@ def test_a_block_that_finds_no_row_waits_as_long_as_that_is_worth_it(world) -> N
     assert found == ["HIT_PENDING", "RETRY", "MISS"]
     world.tier.waits = False
     assert world.manager.lookup(b"2", made).name == "MISS"
+    assert world.tier.misses == [(b"2", "no_row")]
+    # Another tier has it.
+    world.inner.rows = 1
+    assert world.manager.lookup(b"2", made).name == "HIT_PENDING"
+    assert world.tier.misses == []
+
+
+def test_nothing_is_loaded_before_the_copies_of_a_reset_have_ended(world) -> None:
+    made = world.base.ReqContext("request")
+    world.manager.reset_cache()
+    assert "reset_cache" in world.inner.calls
+    # Since 0.33 vLLM itself waits.
+    vllm_waits = hasattr(world.base.OffloadingManager, "on_reset_flushed")
+    found = world.manager.lookup(b"1", made).name
+    assert found == ("HIT_PENDING" if vllm_waits else "MISS")
+    for _ in range(world.steps_max):
+        world.manager.take_events()
+    world.inner.rows = 1
+    assert world.manager.lookup(b"1", made).name == "HIT_PENDING"
 
 
 def test_steps_are_timed_in_their_order(world) -> None:

@@ -344,7 +344,8 @@ def test_metrics_tell_what_happened_to_blocks(world: World, has_stats) -> None:
     assert found["headstart:tier_resident_blocks"] == {("disk",): 3}
     assert found["headstart:tier_capacity_blocks"] == {("disk",): world.tier._tier.capacity}
     assert found["headstart:tier_up"] == {("disk",): 1}
-    assert "headstart:tier_blocks" not in stats_of(world), "each count is told once"
+    # Each change is told once.
+    assert stats_of(world) == {}
 
 
 def test_metrics_tell_why_blocks_were_computed(world: World, has_stats) -> None:
@@ -370,6 +371,13 @@ def test_metrics_tell_why_blocks_were_computed(world: World, has_stats) -> None:
     world.tier.note_miss(world.key(1), context := world.context([1, 2]), "no_row")
     world.tier.on_request_finished(context)
     assert computed() == {("disk", "no_row"): 2}
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_fixed_weights_is_true_or_false(world: World, value: object) -> None:
+    world.tier.shutdown()
+    with pytest.raises(ValueError, match="`fixed_weights`"):
+        world.open(fixed_weights=value)
 
 
 def test_after_a_reset_nothing_is_loaded_unless_the_weights_are_fixed(world: World) -> None:

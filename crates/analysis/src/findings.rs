@@ -41,6 +41,8 @@ pub(crate) struct Pair {
 struct PlacedPair {
     pair: ChangedPair,
     place: ChangePlace,
+    /// The cause by kind of word, told where too few requests have the place.
+    evidence: Option<Evidence>,
 }
 
 /// Two requests, and the bytes that changed.
@@ -75,6 +77,7 @@ pub(crate) fn compared(
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut placed, mut words_max) = (Vec::new(), Vec::new(), 0);
     let mut last: HashMap<SessionId, (usize, Sketch)> = HashMap::new();
+    let mut words = 0;
     // Some tools give each request a session of its own.
     let sessions: HashSet<SessionId> = said.iter().filter_map(|one| one.session).collect();
     let has_sessions = sessions.len() < said.len();
@@ -88,37 +91,67 @@ pub(crate) fn compared(
             let served = told.served_words;
             let nearest = told.explanation.map(|explanation| (*told.near.name, explanation));
             // The request before in its conversation, where that one would have saved more.
-            let before = request.session.and_then(|session| last.get(&session));
+            let is_named = nearest.as_ref().is_some_and(|near| near.1.evidence.is_some());
+            let session = request.session.filter(|_| !is_named);
+            let before = session.and_then(|session| last.get(&session));
             let before = before
                 .and_then(|(old, old_sketch)| Some((*old, explain(old_sketch, &sketch, served)?)));
             let lost = |found: &(usize, Explanation)| found.1.divergence.lost_words;
-            let is_named = nearest.as_ref().is_some_and(|near| near.1.evidence.is_some());
-            let better = before
-                .filter(|before| !is_named && lost(before) > nearest.as_ref().map_or(0, lost));
+            let better = before.filter(|before| lost(before) > nearest.as_ref().map_or(0, lost));
             found = better.or(nearest);
         }
         if let Some((old, explanation)) = found {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
             let place = place_of(&said[old], request, &explanation, has_sessions);
             match (explanation.evidence, place) {
-                (_, Some((place, old_bytes, new_bytes))) => {
+                (evidence, Some((place, old_bytes, new_bytes))) => {
                     let pair = ChangedPair { old, new: index, old_bytes, new_bytes };
-                    placed.push((PlacedPair { pair, place }, tokens));
+                    placed.push((PlacedPair { pair, place, evidence }, tokens));
                 }
                 (Some(evidence), None) => pairs.push((Pair { old, new: index, evidence }, tokens)),
                 // A difference without a cause is no finding; its tokens stay in the unnamed row.
                 (None, None) => {}
             }
         }
-        if let Some(session) = request.session
-            && (last.len() < SESSIONS_MAX || last.contains_key(&session))
-        {
-            last.insert(session, (index, sketch.clone()));
+        if let Some(session) = request.session.filter(|_| has_sessions) {
+            words += sketch.words().len();
+            if let Some((_, before)) = last.insert(session, (index, sketch.clone())) {
+                words -= before.words().len();
+            }
+            // At the limit it starts over.
+            if words > SESSION_WORDS_MAX {
+                (last, words) = (HashMap::new(), 0);
+            }
         }
         neighbours.insert(space, index, sketch);
         words_max = words_max.max(neighbours.num_words());
     }
+    let placed = frequent(placed, said.len(), &mut pairs);
     TextComparison { pairs, placed, words_max, num_forgotten: neighbours.num_forgotten() }
+}
+
+/// The pairs at places that enough requests have. The others are pairs by their evidence, if they
+/// have some.
+fn frequent(
+    placed: Vec<(PlacedPair, u64)>,
+    requests: usize,
+    pairs: &mut Vec<(Pair, u64)>,
+) -> Vec<(PlacedPair, u64)> {
+    let mut counts: BTreeMap<ChangePlace, usize> = BTreeMap::new();
+    for (placed, _) in &placed {
+        *counts.entry(placed.place.clone()).or_default() += 1;
+    }
+    let least = REQUESTS_MIN.max(requests / PLACE_SHARE);
+    let (kept, rare): (Vec<_>, Vec<_>) =
+        placed.into_iter().partition(|(placed, _)| counts[&placed.place] >= least);
+    for (rare, tokens) in rare {
+        if let Some(evidence) = rare.evidence {
+            pairs.push((Pair { old: rare.pair.old, new: rare.pair.new, evidence }, tokens));
+        }
+    }
+    // The replay of a fix takes the pairs in the order of the log.
+    pairs.sort_by_key(|(pair, _)| pair.new);
+    kept
 }
 
 /// The place of a change, with its bytes, where no kind of word explains it: nothing has a name, or
@@ -226,8 +259,6 @@ impl TextComparison {
         for (placed, tokens) in &self.placed {
             places.entry(&placed.place).or_default().push((&placed.pair, *tokens));
         }
-        let least = REQUESTS_MIN.max(said.len() / PLACE_SHARE);
-        places.retain(|_, pairs| pairs.len() >= least);
         let mut rows = Vec::new();
         for (place, pairs) in places {
             let mut amount = Amount::default();
@@ -268,8 +299,8 @@ impl TextComparison {
     }
 }
 
-/// Conversations whose last request is remembered.
-const SESSIONS_MAX: usize = 4096;
+/// Words of the last requests of conversations, which are kept beside the neighbours: some 100 MB.
+const SESSION_WORDS_MAX: usize = 4 << 20;
 
 /// Pairs of a finding whose places are compared.
 const PLACES_COMPARED: usize = 24;

@@ -13,6 +13,7 @@
 //! | [`analysis`] | the analysis: parameters in, results out |
 //! | [`results`] | [`results::Analysis`]: counts, amounts and sentences |
 //! | [`headlines`] | the sentences that matter most |
+//! | [`served`] | why an engine did not serve what it had computed, by the log's counts |
 //! | [`fleet`] | the simulated hits of a fleet, and the reasons for its misses |
 //! | [`cost`] | seconds and money of prompt tokens |
 //! | [`capacity`] | capacities as people write them, in blocks |
@@ -57,7 +58,7 @@ pub mod prompt;
 pub mod rendering;
 pub mod results;
 pub mod sample_log;
-mod served;
+pub mod served;
 mod structure;
 pub mod traffic;
 pub mod walk;

@@ -19,6 +19,9 @@ const BLOCK: usize = 16;
 /// Requests that are played, from the first one.
 const REQUESTS_MAX: usize = 4_000;
 
+/// Blocks of all these requests: each rule costs a look-up and an insertion for each of them.
+const BLOCKS_MAX: usize = 1 << 19;
+
 /// Fewest requests with counts.
 const REQUESTS_MIN: usize = 20;
 
@@ -52,7 +55,6 @@ const MARK: &str = "cache_control";
 /// A rule of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheRule {
-    None,
     /// A cache for each value of the field.
     Field(&'static str),
     /// A block is forgotten this long after its last use.
@@ -79,14 +81,20 @@ impl ServedReason {
 }
 
 fn reason(said: &[LoggedPrompt], arrivals: Option<&[Nanos]>) -> Option<String> {
-    let said = &said[..said.len().min(REQUESTS_MAX)];
+    let mut blocks = 0;
+    let fits = |request: &&LoggedPrompt| {
+        blocks += request.tokens.len() / BLOCK;
+        blocks <= BLOCKS_MAX
+    };
+    let count = said.iter().take(REQUESTS_MAX).take_while(fits).count();
+    let said = &said[..count];
     let with_counts = said.iter().filter(|request| request.cached.is_some()).count();
     if with_counts < REQUESTS_MIN {
         return None;
     }
     let chains: Vec<Vec<u64>> = said.iter().map(|request| chain(&request.tokens)).collect();
     let played = |rule| played(said, &chains, arrivals, rule);
-    let base = played(CacheRule::None);
+    let base = played(None);
     if base.unserved < SHARE_MIN * base.prompt {
         return None;
     }
@@ -99,7 +107,7 @@ fn reason(said: &[LoggedPrompt], arrivals: Option<&[Nanos]>) -> Option<String> {
     }
     rules.extend(MINIMUMS.map(CacheRule::Minimum));
     let mut tried: Vec<(CacheRule, PlayedLog)> =
-        rules.into_iter().map(|rule| (rule, played(rule))).collect();
+        rules.into_iter().map(|rule| (rule, played(Some(rule)))).collect();
     // Without a served prefix beyond it, any least length and any lifetime would do: then only
     // those that providers document count.
     tried.retain(|(rule, log)| match rule {
@@ -155,7 +163,6 @@ fn sentence(said: &[LoggedPrompt], rule: CacheRule, is_served: bool, lost: &str)
              providers cache nothing shorter. That costs {lost}. Put more of what stays the same \
              in front."
         ),
-        (CacheRule::None, _) => String::new(),
     }
 }
 
@@ -203,18 +210,18 @@ fn played(
     said: &[LoggedPrompt],
     chains: &[Vec<u64>],
     arrivals: Option<&[Nanos]>,
-    rule: CacheRule,
+    rule: Option<CacheRule>,
 ) -> PlayedLog {
     let mut seen: HashMap<(u64, u64), Nanos> = HashMap::new();
     let mut sums = PlayedLog::default();
     for (index, (request, chain)) in said.iter().zip(chains).enumerate() {
         let now = arrivals.and_then(|times| times.get(index)).copied().unwrap_or_default();
         let part = match rule {
-            CacheRule::Field(name) => value(request, name).unwrap_or_default(),
+            Some(CacheRule::Field(name)) => value(request, name).unwrap_or_default(),
             _ => 0,
         };
         let lives = |last: &Nanos| match rule {
-            CacheRule::Lifetime(time, _) => now.since(*last) <= time,
+            Some(CacheRule::Lifetime(time, _)) => now.since(*last) <= time,
             _ => true,
         };
         let blocks = chain.iter().take_while(|&&name| seen.get(&(part, name)).is_some_and(lives));
@@ -228,7 +235,7 @@ fn played(
         // The log's tokens are another tokenizer's.
         let scale = f64::from(prompt) / request.tokens.len().max(1) as f64;
         let mut found = found as f64 * scale;
-        if let CacheRule::Minimum(least) = rule
+        if let Some(CacheRule::Minimum(least)) = rule
             && found < least as f64
         {
             found = 0.0;

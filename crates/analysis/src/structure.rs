@@ -4,22 +4,19 @@
 //! Only forms are looked at: lines, labels, headings, bullets, JSON. A label is a prompt's own
 //! word, so callers show it only where several requests have it at the same place.
 
+mod label;
+mod tools;
+
 use std::ops::Range;
 
 use headstart_core::fnv1a;
-use serde_json::Value;
+use headstart_core::shown::one_line;
 
-/// Longest label, characters.
-const LABEL_CHARS: usize = 48;
+use label::{VALUE_BYTES, heading, is_item, label};
+use tools::{TOOLS_MARK, tools};
 
-/// Words that stand for a label where a line has none.
-const LABEL_WORDS: usize = 5;
-
-/// Longest value behind a label, bytes.
-const VALUE_BYTES: usize = 200;
-
-/// Lines that are searched for a heading.
-const HEADING_LINES: usize = 120;
+/// Longest name that is shown, characters: a label with an outer one, a tool with its field.
+const SHOWN_CHARS: usize = 100;
 
 /// Markers in front of a message's role, and behind it.
 const ROLE_MARKS: [(&str, &str); 3] = [
@@ -28,8 +25,8 @@ const ROLE_MARKS: [(&str, &str); 3] = [
     ("<start_of_turn>", "\n"),
 ];
 
-/// The words in front of a toy prompt's tools.
-const TOOLS_MARK: &str = "You may call these tools:\n";
+/// Roles of messages.
+const ROLES: [&str; 7] = ["system", "developer", "user", "assistant", "model", "tool", "function"];
 
 /// A text of the history that was escaped once more, or once less.
 const ESCAPED: &str = "escaped in another way";
@@ -57,8 +54,8 @@ pub(crate) enum ChangeForm {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChangePlace {
     pub(crate) form: ChangeForm,
-    /// The role of the message.
-    pub(crate) role: String,
+    /// The role of the message; empty for a prompt without messages.
+    pub(crate) role: &'static str,
     /// The label on the line, or the tool's name and field.
     pub(crate) label: Option<String>,
     /// The heading above.
@@ -74,9 +71,11 @@ impl ChangePlace {
     pub(crate) fn of(old: &str, new: &str, spans: &(Range<usize>, Range<usize>)) -> Option<Self> {
         let (old_at, new_at) = (floor(old, spans.0.start), floor(new, spans.1.start));
         let message = MessageStart::before(new, new_at);
-        let role = message.role.to_owned();
-        let found =
-            |form, label| Self { form, role: role.clone(), label, heading: None, detail: "" };
+        let role = message.role;
+        let found = |form, label: Option<String>| {
+            let label = label.map(|label| shown(&label));
+            Self { form, role, label, heading: None, detail: "" }
+        };
         let own = &new[message.start..new_at];
         if role == "system" && own.contains(TOOLS_MARK) {
             let (form, label) = tools(old, new)?;
@@ -95,7 +94,7 @@ impl ChangePlace {
             let label = label(line_start(new, new_at)).filter(|_| detail.is_empty());
             return Some(Self { detail, ..found(ChangeForm::History, label) });
         }
-        if !matches!(role.as_str(), "" | "system") && message.number > 0 {
+        if !matches!(role, "" | "system") && message.number > 0 {
             return None;
         }
         let (old_line, new_line) = (line_at(old, old_at), line_at(new, new_at));
@@ -113,6 +112,7 @@ impl ChangePlace {
         // What stands in front of a change within a list is an item's.
         let label = label.filter(|_| form != ChangeForm::List);
         let heading = heading.filter(|heading| Some(heading) != label.as_ref());
+        let heading = heading.map(|heading| shown(&heading));
         Some(Self { heading, ..found(form, label) })
     }
 
@@ -173,7 +173,7 @@ impl ChangePlace {
 
     /// The place in words: the label, and the part of the prompt.
     pub(crate) fn shown(&self) -> Option<String> {
-        let part = match (self.form, self.role.as_str()) {
+        let part = match (self.form, self.role) {
             (ChangeForm::ToolSet | ChangeForm::ToolDefinition, _) => "the tool definitions",
             (_, "system") => "the system prompt",
             (ChangeForm::History, _) => "the history",
@@ -223,21 +223,28 @@ impl ChangePlace {
     }
 }
 
+/// A name from a prompt, as a terminal may show it.
+fn shown(name: &str) -> String {
+    one_line(&name.chars().take(SHOWN_CHARS).collect::<String>())
+}
+
 /// The message that a byte is in.
-struct MessageStart<'a> {
-    role: &'a str,
+struct MessageStart {
+    role: &'static str,
     /// The first byte behind the role.
     start: usize,
     /// The number of messages before it.
     number: usize,
 }
 
-impl<'a> MessageStart<'a> {
-    fn before(text: &'a str, at: usize) -> Self {
+impl MessageStart {
+    fn before(text: &str, at: usize) -> Self {
         let found = ROLE_MARKS.iter().filter_map(|&(mark, end)| {
             let marker = text[..at].rfind(mark)?;
             let role_at = marker + mark.len();
             let (role, _) = text[role_at..].split_once(end)?;
+            // A user's text may hold such a mark, with anything behind it.
+            let role = ROLES.iter().find(|known| **known == role).copied()?;
             let start = (role_at + role.len() + end.len()).min(at);
             let number = text[..marker].matches(mark).count();
             Some(Self { role, start, number })
@@ -282,176 +289,6 @@ fn rewriting(old: &str, new: &str) -> &'static str {
     } else {
         ""
     }
-}
-
-/// The tools that differ: names that came or went, or the first difference within one.
-fn tools(old: &str, new: &str) -> Option<(ChangeForm, String)> {
-    let listed = |text: &str| -> Option<Vec<Value>> {
-        let (_, rest) = text.split_once(TOOLS_MARK)?;
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Vec<Value>>();
-        values.next()?.ok()
-    };
-    let (old, new) = (listed(old).unwrap_or_default(), listed(new)?);
-    let name = |tool: &Value| {
-        let name = tool["function"]["name"].as_str().or_else(|| tool["name"].as_str());
-        name.unwrap_or("?").to_owned()
-    };
-    let lacks = |list: &[Value], tool: &Value| !list.iter().any(|other| name(other) == name(tool));
-    let came = new.iter().filter(|tool| lacks(&old, tool));
-    let went = old.iter().filter(|tool| lacks(&new, tool));
-    if let Some(tool) = came.chain(went).next() {
-        return Some((ChangeForm::ToolSet, name(tool)));
-    }
-    // In another order they differ in more than one definition.
-    if !old.iter().map(name).eq(new.iter().map(name)) {
-        return None;
-    }
-    new.iter().find_map(|tool| {
-        let before = old.iter().find(|other| name(other) == name(tool))?;
-        let path = first_difference(before, tool)?;
-        Some((ChangeForm::ToolDefinition, format!("{}{path}", name(tool))))
-    })
-}
-
-/// The path to the first field that differs, in the order of the newer value.
-fn first_difference(old: &Value, new: &Value) -> Option<String> {
-    match (old, new) {
-        (Value::Object(one), Value::Object(other)) => {
-            let names = other.keys().chain(one.keys().filter(|name| !other.contains_key(*name)));
-            let mut names = names.filter_map(|name| {
-                let null = Value::Null;
-                let (one, other) =
-                    (one.get(name).unwrap_or(&null), other.get(name).unwrap_or(&null));
-                // `properties` and `function` say nothing to a reader.
-                let step = if matches!(
-                    name.as_str(),
-                    "properties" | "function" | "parameters" | "input_schema"
-                ) {
-                    String::new()
-                } else {
-                    format!(".{name}")
-                };
-                Some(format!("{step}{}", first_difference(one, other)?))
-            });
-            names.next()
-        }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
-            one.iter().zip(other).find_map(|(one, other)| first_difference(one, other))
-        }
-        _ => (old != new).then(String::new),
-    }
-}
-
-/// The label at the end of the front of a line.
-fn label(front: &str) -> Option<String> {
-    let front = front.trim_start_matches(['-', '*', '•', '#', '>', ' ', '\t']);
-    let is_name = |text: &str| {
-        let chars = text.chars().count();
-        chars > 0 && chars <= LABEL_CHARS && text.chars().any(char::is_alphabetic)
-    };
-    // The last separator with a short value behind it.
-    let separators = [(": ", true), (":", true), ("：", true), ("=\"", false), ("=", false)];
-    let colon =
-        separators.iter().filter_map(|(separator, _)| Some((front.rfind(separator)?, separator)));
-    if let Some((at, _)) = colon.max_by_key(|(at, _)| *at)
-        && front.len() - at <= VALUE_BYTES
-    {
-        let before = front[..at].trim_end_matches([' ', '"', '\'', '*']);
-        let start = before.rfind([
-            '"', '\'', ',', ';', '|', '(', '{', '<', '，', '；', '（', '。', '.', '?', '!',
-        ]);
-        let name = start.map_or(before, |start| {
-            let width = before[start..].chars().next().map_or(1, char::len_utf8);
-            &before[start + width..]
-        });
-        let name = name.trim().trim_matches(['"', '*', '`', '[', ']', '【']);
-        let last = name.split_whitespace().rev().take(5).collect::<Vec<_>>();
-        let name = last.into_iter().rev().collect::<Vec<_>>().join(" ");
-        if is_name(&name) {
-            // An object on one line has a name of its own in front.
-            let outer = before.split_once(['{', '[']).map(|(outer, _)| outer);
-            let outer = outer.map(|outer| outer.trim_matches([' ', ':', '：', '"', ',']));
-            let outer = outer.filter(|outer| is_name(outer));
-            return Some(outer.map_or_else(|| name.clone(), |outer| format!("{outer}: {name}")));
-        }
-    }
-    // No label: the words in front, without figures that belong to the value.
-    let words = front.split_whitespace().rev();
-    let words = words.skip_while(|word| word.contains(|c: char| c.is_ascii_digit()));
-    let words = words.take(LABEL_WORDS).collect::<Vec<_>>();
-    let words = words.into_iter().rev().collect::<Vec<_>>().join(" ");
-    let name = words.trim_matches(['"', '(', '[', ',', '{', '【', ' ']).to_owned();
-    is_name(&name).then_some(name)
-}
-
-/// Whether a line is an item of a list: a bullet, a number, a box, or a path.
-fn is_item(line: &str) -> bool {
-    let line = line.trim_start();
-    let is_bullet = ["- ", "* ", "• ", "– ", "+ ", "· ", "[x]", "[ ]", "[~]", "☐", "☑", "✓", "✗"];
-    let digits =
-        line.trim_start_matches(['[', '(']).chars().take_while(char::is_ascii_digit).count();
-    let after = line.trim_start_matches(['[', '(']).chars().nth(digits);
-    let is_name = |char: char| char.is_ascii_alphanumeric() || "._-/~@+".contains(char);
-    let is_path = line.contains(['/', '.']) && line.chars().all(is_name);
-    is_bullet.iter().any(|bullet| line.starts_with(bullet))
-        || (digits > 0 && digits < 4 && matches!(after, Some('.' | ')' | ']' | '、' | '．')))
-        || is_path
-}
-
-/// The heading above a byte, within its message: of a list the line above its items, or else the
-/// nearest line that looks like one, or the first line of the paragraph.
-fn heading(text: &str, at: usize, start: usize) -> Option<String> {
-    let above = text.get(start..line_begin(text, at))?;
-    let mut items = above.lines().rev().take(HEADING_LINES).skip_while(|line| is_item(line));
-    if is_item(line_at(text, at))
-        && let Some(name) = items.next().and_then(short_line)
-    {
-        return Some(name);
-    }
-    let paragraph =
-        above.lines().rev().take(HEADING_LINES).take_while(|line| !line.trim().is_empty());
-    let paragraph: Vec<&str> = paragraph.collect();
-    let marked = paragraph.iter().find_map(|line| heading_of(line));
-    let first = || paragraph.last().copied().and_then(short_line);
-    let any = || above.lines().rev().take(HEADING_LINES).find_map(heading_of);
-    marked.or_else(first).or_else(any).or_else(|| {
-        // The line itself may begin with one.
-        let (front, _) = line_at(text, at).split_once([':', '：'])?;
-        heading_of(&format!("{front}:"))
-    })
-}
-
-/// A line that may be a heading without a mark: short, and no sentence.
-fn short_line(line: &str) -> Option<String> {
-    let line = line.trim();
-    let is_sentence = line.ends_with(['.', '。', '!', '?', ';', ',']);
-    let name =
-        line.trim_matches(['#', ':', '：', '*', '<', '>', '=', '[', ']', '-', '【', '】', ' ']);
-    let chars = name.chars().count();
-    (!is_sentence && chars > 0 && chars <= LABEL_CHARS && !line.contains("|>"))
-        .then(|| name.to_owned())
-}
-
-fn heading_of(line: &str) -> Option<String> {
-    let line = line.trim();
-    if is_item(line) {
-        return None;
-    }
-    let is_marked = line.starts_with('#')
-        || line.ends_with([':', '：'])
-        || (line.starts_with("**") && line.ends_with("**"))
-        || (line.starts_with('<')
-            && line.ends_with('>')
-            && !line.starts_with("</")
-            && !line.contains("|>"))
-        || (line.starts_with("==") && line.ends_with("=="))
-        || (line.starts_with('[') && line.ends_with(']'))
-        || (line.starts_with("--") && line.ends_with("--"))
-        || (line.starts_with('【') && line.ends_with('】'));
-    let name =
-        line.trim_matches(['#', ':', '：', '*', '<', '>', '=', '[', ']', '-', '【', '】', ' ']);
-    let chars = name.chars().count();
-    (is_marked && chars > 0 && chars <= LABEL_CHARS).then(|| name.to_owned())
 }
 
 fn slice<'t>(text: &'t str, span: &Range<usize>) -> &'t str {

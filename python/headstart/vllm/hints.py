@@ -10,13 +10,14 @@ Hints in a request's `kv_transfer_params`, all optional:
 |---|---|
 | `session` | a number of the conversation, below 2⁶⁴ |
 | `turn` | the number of its user messages, from 1 |
-| `kind` | a number of the kind of request, below 2¹⁶; the gateway sends 1 for chat, 2 for completions |
+| `kind` | the kind of request, below 2¹⁶; the gateway sends 1 for chat, 2 for completions |
 | `p_continue` | the chance that the conversation has another request, 0 to 1 |
 | `tools` | names of the tools that the answer calls, where they are known before |
 | `finish` | how the answer will end: `stop`, `length`, `tool_calls`, …; known in replays |
 | `output_tokens` | tokens of the answer, where they are known before |
 
-A hint of another type is ignored, and logged once. `now_ns` replaces the clock where the variable HEADSTART_CLOCK is `hints`, for replays of traces.
+A hint of another type is ignored, and logged once. `now_ns` replaces the clock where the variable
+HEADSTART_CLOCK is `hints`, for replays of traces.
 Otherwise it is ignored: a client must not set the clock of everyone.
 """
 

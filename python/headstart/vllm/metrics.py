@@ -2,13 +2,14 @@
 
 | metric | meaning |
 |---|---|
-| `headstart:tier_blocks_total{place, event}` | blocks `stored`, `loaded`, `evicted`, `declined` (no room), `damaged`, `failed` |
-| `headstart:tier_computed_blocks_total{place, reason}` | blocks of prompts that the engine computed, by the reason for the first of them |
-| `headstart:tier_resident_blocks{place}` | blocks there |
-| `headstart:tier_capacity_blocks{place}` | blocks that fit the budget |
-| `headstart:tier_up{place}` | 1 if the place works |
+| `tier_blocks_total{place, event}` | blocks, by event |
+| `tier_computed_blocks_total{place, reason}` | blocks of prompts that the engine computed, by reason |
+| `tier_resident_blocks{place}` | blocks there |
+| `tier_capacity_blocks{place}` | blocks that fit the budget |
+| `tier_up{place}` | 1 if the place works |
 
-`place` is `disk` or `store`. The reasons:
+Each name begins with `headstart:`, and `place` is `disk` or `store`. Events are `stored`, `loaded`,
+`evicted`, `declined` (no room), `damaged` and `failed`. The reason is that of the first block:
 
 | reason | meaning |
 |---|---|
@@ -39,7 +40,7 @@ UP = "headstart:tier_up"
 
 
 def definitions() -> dict[str, Any]:
-    """What vLLM needs to know of each metric before the first value."""
+    """The kind, the help and the labels of each metric, which vLLM needs before the first value."""
     from vllm.v1.kv_offload.base import OffloadingCounterMetadata, OffloadingGaugeMetadata
 
     return {
@@ -63,13 +64,14 @@ class TierMetrics:
         self._blocks: dict[str, int] = {}
         """Counts of blocks when vLLM asked last."""
         self._computed: Counter[str] = Counter()
+        self._gauges: dict[str, int] = {}
 
     def compute(self, reason: str, blocks: int) -> None:
         """The engine computed blocks of a prompt."""
         self._computed[reason] += blocks
 
     def take(self, tier: BlockTier) -> Any:
-        """The changes, as vLLM's `OffloadingConnectorStats`."""
+        """The changes, as vLLM's `OffloadingConnectorStats`. vLLM asks after each step."""
         from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (
             OffloadingConnectorStats,
         )
@@ -82,7 +84,9 @@ class TierMetrics:
         for reason, blocks in self._computed.items():
             stats.increase_counter(COMPUTED, blocks, (self._place, reason))
         self._computed.clear()
-        stats.set_gauge(RESIDENT, len(tier), (self._place,))
-        stats.set_gauge(CAPACITY, tier.capacity, (self._place,))
-        stats.set_gauge(UP, int(not tier.condition), (self._place,))
+        gauges = {RESIDENT: len(tier), CAPACITY: tier.capacity, UP: int(not tier.condition)}
+        for name, value in gauges.items():
+            if value != self._gauges.get(name):
+                stats.set_gauge(name, value, (self._place,))
+        self._gauges = gauges
         return stats

@@ -98,6 +98,10 @@ class HeadstartTier(SecondaryTierManager):
         if unknown:
             raise ValueError(f"HeadstartTier has no option {', '.join(unknown)}")
         check_options(folder, url, budget_gib)
+        if not isinstance(fixed_weights, bool):
+            raise ValueError(
+                f"HeadstartTier: `fixed_weights` is {fixed_weights!r}; give true or false"
+            )
         rows = np.asarray(primary_kv_view).view(np.uint8)
         config = offloading_spec.config
         model = pathlib.Path(config.model.name)
@@ -129,7 +133,7 @@ class HeadstartTier(SecondaryTierManager):
         """Of each request: why it loads no more, and the blocks that it computes."""
         self.offered: bytes | None = None
         """The key that `lookup` found last. The manager clears it."""
-        self._has_fixed_weights = fixed_weights is True
+        self._has_fixed_weights = fixed_weights
         self._is_off = False
         """vLLM has reset its cache: the weights may be others now."""
         self._has_events = getattr(config, "enable_kv_cache_events", True)

@@ -236,4 +236,16 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
     }
+
+    #[test]
+    fn burst_gpt_s_seconds_and_columns_are_read() {
+        let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
+                    5,ChatGPT,472,18,490,Conversation log\n7.5,GPT-4,473,0,473,API log\n";
+        let reader = crate::Reader::new("t", text.as_bytes()).expect("readable");
+        let got: Vec<_> = reader
+            .map(|request| request.expect("good"))
+            .map(|request| (request.arrival.0, request.input_tokens, request.output_tokens))
+            .collect();
+        assert_eq!(got, [(0, Some(472), Some(18)), (2_500_000_000, Some(473), Some(0))]);
+    }
 }

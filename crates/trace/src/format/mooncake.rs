@@ -121,4 +121,23 @@ mod tests {
         check(r#"{"hash_ids": [-1]}"#, Err("line 1"));
         check(r#"{"hash_ids": [1], "timestamp": -5}"#, Err("`timestamp` is -5"));
     }
+
+    #[test]
+    fn sessions_and_delays_of_aiperf_are_read() {
+        let line = |fields: &str| format!("{{{fields}, \"hash_ids\": [1]}}\n");
+        let text = [
+            line(r#""session_id": "a", "timestamp": 100"#),
+            line(r#""session_id": "b", "timestamp": 150"#),
+            line(r#""session_id": "a", "delay": 700"#),
+            line(r#""session_id": "b", "delay": 10"#),
+        ];
+        let text = text.concat();
+        let reader = Reader::new("t", text.as_bytes()).expect("readable");
+        let requests: Vec<_> = reader.map(|request| request.expect("good")).collect();
+        let shown = requests.iter().map(|one| (one.arrival.0 / 1_000_000, one.turn));
+        // The last one is due at 160 ms, and stays behind the line above.
+        assert_eq!(shown.collect::<Vec<_>>(), [(100, 1), (150, 1), (800, 2), (800, 2)]);
+        assert!(requests[0].session.is_some() && requests[0].session == requests[2].session);
+        assert_ne!(requests[0].session, requests[1].session);
+    }
 }

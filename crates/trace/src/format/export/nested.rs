@@ -1,6 +1,8 @@
 //! Bodies and token counts that are written as JSON within a text, or lie deeper than a request log
 //! has them: LiteLLM's spend rows, access logs of proxies, exports of databases.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::provider;
@@ -60,61 +62,64 @@ fn usage_of_row(row: &Map<String, Value>) -> Option<Value> {
 
 /// The nearest object that asks a model.
 fn body(value: &Value, depth: usize) -> Option<Value> {
-    find(value, depth, &|object| provider::is_asking(object))
+    find(value, depth, &|_| true, &provider::is_asking)
 }
 
-/// The nearest object with token counts.
+/// The nearest object with token counts, outside the prompt.
 fn usage(value: &Value, depth: usize) -> Option<Value> {
-    let Value::Object(fields) = value else {
-        return None;
-    };
-    let inner = Value::Object(
-        fields
-            .iter()
-            .filter(|(name, _)| !is_prompt(name))
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect(),
-    );
+    let is_prompt = |name: &str| matches!(name, "messages" | "prompt" | "input" | "tools");
     let has_counts = |object: &Value| {
         let is_count = |name: &str| object.get(name).is_some_and(Value::is_number);
         // A row's own columns lack the cached ones.
         COUNTS.iter().any(|name| is_count(name)) && object.get("call_type").is_none()
     };
-    find(&inner, depth, &has_counts)
+    find(value, depth, &|name| !is_prompt(name), &has_counts)
 }
 
-fn is_prompt(name: &str) -> bool {
-    matches!(name, "messages" | "prompt" | "input" | "tools")
-}
-
-/// The first object below `value` that `is_wanted`, nearest first. A text that is JSON counts as
-/// what it says.
-fn find(value: &Value, depth: usize, is_wanted: &dyn Fn(&Value) -> bool) -> Option<Value> {
-    let mut level = vec![value.clone()];
+/// The first object at or below `value` that `is_wanted`, nearest first, through the fields that
+/// are `open`. A text that is JSON counts as what it says.
+fn find(
+    value: &Value,
+    depth: usize,
+    open: &dyn Fn(&str) -> bool,
+    is_wanted: &dyn Fn(&Value) -> bool,
+) -> Option<Value> {
+    let mut level = vec![Cow::Borrowed(value)];
     for _ in 0..=depth {
         if let Some(found) = level.iter().find(|value| value.is_object() && is_wanted(value)) {
-            return Some(found.clone());
+            return Some(found.as_ref().clone());
         }
-        level = level.iter().flat_map(children).collect();
+        let below = level.into_iter().flat_map(|value| match value {
+            Cow::Borrowed(value) => children(value, open),
+            // Parsed from a text, so it is small beside the record.
+            Cow::Owned(value) => {
+                let below = children(&value, open).into_iter();
+                below.map(|child| Cow::Owned(child.into_owned())).collect()
+            }
+        });
+        level = below.collect();
     }
     None
 }
 
-fn children(value: &Value) -> Vec<Value> {
+fn children<'a>(value: &'a Value, open: &dyn Fn(&str) -> bool) -> Vec<Cow<'a, Value>> {
     let Value::Object(fields) = value else {
         return Vec::new();
     };
-    let child = |value: &Value| match value {
-        Value::Object(_) => Some(value.clone()),
+    let child = |value: &'a Value| match value {
+        Value::Object(_) => Some(Cow::Borrowed(value)),
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
             let inner: Value = serde_json::from_str(text).ok()?;
             // A list of messages by itself.
-            Some(if inner.is_array() { json!({"messages": inner}) } else { inner })
+            Some(Cow::Owned(if inner.is_array() { json!({"messages": inner}) } else { inner }))
         }
-        Value::Array(list) if provider::are_messages(list) => Some(json!({"messages": list})),
+        Value::Array(list) if provider::are_messages(list) => {
+            Some(Cow::Owned(json!({"messages": list})))
+        }
         _ => None,
     };
-    fields.values().filter_map(child).collect()
+    let fields = fields.iter().filter(|(name, _)| open(name));
+    fields.filter_map(|(_, value)| child(value)).collect()
 }
 
 #[cfg(test)]
