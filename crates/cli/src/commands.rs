@@ -18,5 +18,6 @@ pub(crate) mod simulate;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod train;
+pub(crate) mod validate;
 pub(crate) mod vllm_args;
 pub(crate) mod why;

@@ -7,7 +7,7 @@ use clap::Command;
 /// Headings and the commands below them, in this order.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "vllm-args", "top", "index", "shadow", "savings"]),
-    ("Understand", &["demo", "analyze", "why", "lint"]),
+    ("Understand", &["demo", "analyze", "why", "lint", "validate"]),
     ("Plan", &["replay", "plan", "simulate", "calibrate", "bench", "trace", "train"]),
     ("Maintain", &["cache", "config", "completions"]),
 ];

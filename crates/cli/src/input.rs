@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_analysis::input as trace_file;
+use headstart_analysis::rendering::Rendering;
 use headstart_terminal::{Progress, TaskProgress};
 use headstart_trace::format::conversation::{self, Conversation};
 pub use headstart_trace::remarks;
@@ -83,6 +84,19 @@ impl TraceInput {
     /// Returns the path of the trace; `-` for standard input.
     pub fn path(&self) -> &Path {
         &self.file
+    }
+
+    /// Whether bad lines are skipped.
+    pub(crate) fn skips_bad(&self) -> bool {
+        self.skip_bad
+    }
+
+    /// The renderer and tokenizer in the folder of `--tokenizer`, if there is one.
+    ///
+    /// # Errors
+    /// A usage error for a folder without a tokenizer.
+    pub(crate) fn rendering(&self) -> Result<Option<Rendering>> {
+        Ok(self.tokenizer.as_deref().map(|folder| Rendering::of(Some(folder))).transpose()?)
     }
 
     /// The trace's name in messages.

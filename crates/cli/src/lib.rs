@@ -7,7 +7,9 @@
 mod banner;
 mod commands;
 mod config;
+mod engine;
 mod exit;
+mod exposition;
 mod help;
 mod input;
 mod listen;
@@ -90,6 +92,8 @@ enum CliCommand {
     Why(commands::why::WhyCommand),
     /// Find what breaks prefix caching in your prompts (for CI).
     Lint(commands::lint::Lint),
+    /// Compare the hits that a live engine reports with predicted ones.
+    Validate(Box<commands::validate::Validate>),
     /// Show the configuration, or write a commented headstart.toml.
     #[command(subcommand)]
     Config(commands::config::Config),
@@ -138,6 +142,7 @@ pub fn run() -> ExitCode {
         CliCommand::VllmArgs(args) => commands::vllm_args::run(&args),
         CliCommand::Why(why) => commands::why::run(&why),
         CliCommand::Lint(lint) => commands::lint::run(&lint),
+        CliCommand::Validate(validate) => commands::validate::run(&validate),
         CliCommand::Config(config) => commands::config::run(config, leaf),
         CliCommand::Completions { shell } => completions(shell),
     };

@@ -173,20 +173,6 @@ impl RequestTarget<'_> {
     }
 }
 
-/// The page of metrics of the server at `url`, without a key.
-///
-/// # Errors
-/// When no server answers there, or none with metrics.
-pub(crate) async fn metrics_page(url: &str) -> Result<String, LoadgenError> {
-    let mut page = Vec::new();
-    let write = |bytes: &[u8]| {
-        page.extend_from_slice(bytes);
-        Ok(())
-    };
-    fetch(url, "/metrics", None, write).await?;
-    Ok(String::from_utf8_lossy(&page).into_owned())
-}
-
 /// Whatever may stand in an error's words: a colon and one short line in quotes, or nothing.
 fn shown(body: &str) -> String {
     let line = one_line(body);

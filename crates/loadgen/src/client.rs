@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use headstart_core::TokenId;
 use headstart_trace::format::conversation::Turn;
 use headstart_trace::materialize::TokenPrompt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -47,6 +48,12 @@ const ERROR_BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// Time for an error body: a server sends it together with the status, so a late one never comes.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the tokens of a prompt.
+const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Longest list of tokens that is read: a million, with room.
+const TOKENS_LIMIT_BYTES: usize = 32 << 20;
 
 /// Header in which a Headstart gateway names the chosen replica.
 const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -92,6 +99,7 @@ pub struct ApiClient {
     http: Client<HttpConnector, Full<Bytes>>,
     chat: Uri,
     completions: Uri,
+    tokenize: Uri,
     model: String,
     headers: HeaderMap,
     request_timeout: Duration,
@@ -119,6 +127,7 @@ impl ApiClient {
             http,
             chat: endpoint(base_url, "chat/completions")?,
             completions: endpoint(base_url, "completions")?,
+            tokenize: tokenize_endpoint(base_url)?,
             model: model.to_owned(),
             headers: headers(api_key)?,
             request_timeout: REQUEST_TIMEOUT,
@@ -147,8 +156,42 @@ impl ApiClient {
     /// # Errors
     /// As [`Self::chat`].
     pub async fn complete(&self, prompt: &TokenPrompt) -> Result<Completion, LoadgenError> {
-        let body = wire::completion_body(&self.model, prompt);
+        self.complete_salted(prompt, None).await
+    }
+
+    /// The same under a salt: prompts under different salts share no cache.
+    ///
+    /// # Errors
+    /// As [`Self::chat`].
+    pub async fn complete_salted(
+        &self,
+        prompt: &TokenPrompt,
+        cache_salt: Option<&str>,
+    ) -> Result<Completion, LoadgenError> {
+        let body = wire::completion_body(&self.model, prompt, cache_salt);
         self.answer(&self.completions, body).await
+    }
+
+    /// The tokens that the server makes of a prompt (`POST /tokenize`, as vLLM has it). `prompt`
+    /// has the fields of such a call but for the model: `messages` with `tools`, or `prompt`.
+    ///
+    /// # Errors
+    /// [`LoadgenError`] for everything but a list of token ids.
+    pub async fn tokenize(
+        &self,
+        mut prompt: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<TokenId>, LoadgenError> {
+        prompt.insert("model".to_owned(), self.model.clone().into());
+        let body = serde_json::Value::Object(prompt).to_string().into();
+        let answer = self.post(&self.tokenize, body);
+        let timed_out =
+            |_| LoadgenError::TimedOut { url: self.tokenize.to_string(), after: TOKENIZE_TIMEOUT };
+        let answer = tokio::time::timeout(TOKENIZE_TIMEOUT, async {
+            let body = Limited::new(answer.await?.into_body(), TOKENS_LIMIT_BYTES);
+            let body = body.collect().await;
+            body.map_err(|error| LoadgenError::NoTokens { reason: error.to_string() })
+        });
+        wire::tokens(&answer.await.map_err(timed_out)??.to_bytes())
     }
 
     async fn answer(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
@@ -164,19 +207,24 @@ impl ApiClient {
         }
     }
 
-    async fn send(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
+    /// Posts a body; an answer with an error status is an error.
+    async fn post(&self, endpoint: &Uri, body: Bytes) -> Result<Response<Incoming>, LoadgenError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint.clone();
         *request.headers_mut() = self.headers.clone();
-        // Read last, so that the client's own preparation is not charged to the server.
-        let sent = Instant::now();
         let response = self.http.request(request).await;
         let response = response
             .map_err(|source| LoadgenError::Unreachable { url: endpoint.to_string(), source })?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
+        Ok(response)
+    }
+
+    async fn send(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
+        let sent = Instant::now();
+        let response = self.post(endpoint, body).await?;
         let replica = response.headers().get(REPLICA_HEADER);
         let replica = replica.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
         let (answer, ended) = read(endpoint, response.into_body()).await?;
@@ -243,10 +291,19 @@ where
 }
 
 fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadgenError> {
+    address(base_url, &format!("v1/{route}"))
+}
+
+/// Engines have this route outside `/v1`.
+fn tokenize_endpoint(base_url: &str) -> Result<Uri, LoadgenError> {
+    address(base_url, "tokenize")
+}
+
+fn address(base_url: &str, path: &str) -> Result<Uri, LoadgenError> {
     let reject = |reason: String| LoadgenError::Address { url: base_url.to_owned(), reason };
     let base = base_url.trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base);
-    let uri: Uri = format!("{base}/v1/{route}")
+    let uri: Uri = format!("{base}/{path}")
         .parse()
         .map_err(|error| reject(format!("{error}; expected http://host:port")))?;
     match uri.scheme_str() {

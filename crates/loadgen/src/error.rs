@@ -80,6 +80,12 @@ pub enum LoadgenError {
         /// The content found and the content expected.
         reason: String,
     },
+    /// No tokens of a prompt.
+    #[error("no token ids of the prompt: {reason}")]
+    NoTokens {
+        /// The content found and the content expected.
+        reason: String,
+    },
     /// The fetched bytes cannot be written.
     #[error("cannot write what was read: {0}")]
     Output(std::io::Error),

@@ -17,6 +17,7 @@
 //! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
 //! | [`timing`] | times that tell what an engine's steps cost |
 //! | [`trace`] | a trace's prompts in file order, one at a time or at their arrivals |
+//! | [`validation`] | reported hits beside predicted ones, each difference with its reason |
 //! | [`client`] | one streamed completion, timed |
 //! | [`fetch()`] | a document that a server offers, piece by piece |
 //! | [`sse`] | server-sent events out of bytes |
@@ -42,6 +43,7 @@ pub mod sse;
 pub mod think;
 pub mod timing;
 pub mod trace;
+pub mod validation;
 mod wire;
 
 pub use chat::{Answers, ChatBench, ChatProgress, Starts};
@@ -56,3 +58,4 @@ pub use script::read_conversations;
 pub use think::Think;
 pub use timing::{TimingPlan, TimingSample};
 pub use trace::{Pace, TraceObserved, TraceReport, TraceSample};
+pub use validation::{ValidatedRequest, Validation};

@@ -1,6 +1,7 @@
 //! The JSON of OpenAI's API, as far as a client that measures needs it.
 
 use bytes::Bytes;
+use headstart_core::TokenId;
 use headstart_trace::format::completions;
 use headstart_trace::format::conversation::Role;
 use headstart_trace::materialize::TokenPrompt;
@@ -36,6 +37,8 @@ struct CompletionBody<'a> {
     body: completions::Body<'a>,
     #[serde(flatten)]
     streamed: StreamingFields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_salt: Option<&'a str>,
 }
 
 /// Asks for an answer piece by piece, with the token counts behind it.
@@ -69,8 +72,25 @@ pub(crate) fn chat_body(model: &str, request: &ChatApiRequest<'_>) -> Bytes {
 }
 
 /// The body of a streamed answer to `prompt`.
-pub(crate) fn completion_body(model: &str, prompt: &TokenPrompt) -> Bytes {
-    bytes(&CompletionBody { body: completions::Body::of(prompt, model), streamed: STREAMED })
+pub(crate) fn completion_body(
+    model: &str,
+    prompt: &TokenPrompt,
+    cache_salt: Option<&str>,
+) -> Bytes {
+    let body = completions::Body::of(prompt, model);
+    bytes(&CompletionBody { body, streamed: STREAMED, cache_salt })
+}
+
+/// The token ids of an answer to `POST /tokenize`.
+pub(crate) fn tokens(body: &[u8]) -> Result<Vec<TokenId>, LoadgenError> {
+    #[derive(Deserialize)]
+    struct TokenizeAnswer {
+        tokens: Vec<TokenId>,
+    }
+    let answer: Result<TokenizeAnswer, _> = serde_json::from_slice(body);
+    answer.map(|answer| answer.tokens).map_err(|error| LoadgenError::NoTokens {
+        reason: format!("the answer of /tokenize has no list `tokens` ({error})"),
+    })
 }
 
 fn bytes(body: &impl Serialize) -> Bytes {

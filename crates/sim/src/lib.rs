@@ -17,6 +17,7 @@
 //! | [`knee`] | where a hit-rate curve bends |
 //! | [`placement`] | who takes a request for its prefix, within a bound on work |
 //! | [`tokens`] | tokens of prompts that have no text |
+//! | [`vllm_pool`] | vLLM's device cache, request by request |
 //! | [`wild`] | models and GPUs of "KVCache Cache in the Wild": [`wild::WildModel`] |
 //!
 //! The centre's own cache and scheduler run here, driven by a trace or a script instead of an
@@ -37,6 +38,7 @@ pub mod sweep;
 pub mod tier_replay;
 pub mod tiered;
 pub mod tokens;
+pub mod vllm_pool;
 pub mod wild;
 
 pub use mover::{Channel, SimMover};

@@ -2,7 +2,6 @@
 //!
 //! Nothing that a server says reaches the terminal with control characters in it.
 
-mod exposition;
 mod ledger;
 
 use std::path::PathBuf;
@@ -14,7 +13,6 @@ use headstart_terminal as output;
 
 use crate::config::prices;
 use crate::server::ServerOptions;
-pub(crate) use exposition::samples;
 use ledger::ServerLedger;
 
 /// Longest metrics that are read: some thousand replicas, many times.

@@ -29,5 +29,6 @@ mod support;
 mod tier_events;
 mod tiers;
 mod train;
+mod validate;
 mod warnings;
 mod why_and_lint;

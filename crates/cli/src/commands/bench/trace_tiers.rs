@@ -22,9 +22,9 @@ use headstart_sim::{TieredOutcome, TieredReplica, TieredRequest};
 use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
-use crate::commands::savings::samples;
 use crate::config::ServeOptions;
 use crate::exit::usage;
+use crate::exposition::samples;
 use crate::tiers::{FleetShape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.

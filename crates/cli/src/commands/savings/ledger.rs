@@ -6,7 +6,7 @@ use headstart_core::figures::money;
 use headstart_insight::prices::PriceTable;
 use serde_json::{Value, json};
 
-use super::exposition::{MetricSample, samples};
+use crate::exposition::{MetricSample, samples};
 use crate::server::one_line;
 
 /// Sources of tokens, in report order.

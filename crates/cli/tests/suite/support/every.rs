@@ -13,13 +13,15 @@ use super::{Served, eventually, headstart, text};
 /// The reference of the command line, which another test keeps current.
 const REFERENCE: &str = include_str!("../../../../../docs/reference/cli.md");
 
-/// A command line per command. `{url}` is a running server, `{id}` one of its requests.
+/// A command line per command. `{url}` is a running server, `{id}` one of its requests, `{one}` a
+/// server with one cache.
 pub const SMALL: &[(&str, &str)] = &[
     ("demo", "--log requests.jsonl"),
     ("analyze", "requests.jsonl --full --show-text"),
     ("why", "r0004 requests.jsonl --show-text"),
     ("why", "{id} --url {url}"),
     ("lint", "requests.jsonl --show-text"),
+    ("validate", "requests.jsonl --url {one} --requests 4"),
     ("replay", "golden.jsonl --per-class"),
     ("plan", "golden.jsonl --model llama3-70b"),
     ("simulate fleet", "--preset laptop --rates 4,9 --rung-seconds 10"),
@@ -109,6 +111,8 @@ pub struct Inputs {
     pub folder: TempDir,
     server: Served,
     shadowed: Served,
+    /// A server with one cache.
+    one: Served,
     id: String,
 }
 
@@ -144,12 +148,14 @@ impl Inputs {
         let shadowed = Served::start(["--upstream", &upstream, "--shadow", shadow]);
         ask(&server);
         let id = ask(&server);
-        Self { folder, server, shadowed, id }
+        let one = Served::start(["--model", "toy-tiny", "--replicas", "1"]);
+        Self { folder, server, shadowed, one, id }
     }
 
     /// The arguments of a case of [`SMALL`].
     pub fn args(&self, name: &str, args: &str) -> String {
         let args = args.replace("{url}", &self.server.url());
+        let args = args.replace("{one}", &self.one.url());
         let args = args.replace("{shadow}", &self.shadowed.url());
         format!("{name} {}", args.replace("{id}", &self.id))
     }

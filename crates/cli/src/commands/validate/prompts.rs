@@ -1,0 +1,99 @@
+//! The prompts of a request log, as the tokens that the engine makes of them.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Result;
+use headstart_analysis::logs;
+use headstart_analysis::rendering::Rendering;
+use headstart_core::{TokenId, TraceRequest};
+use headstart_loadgen::{ApiClient, LoadgenError};
+use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
+use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
+
+/// One prompt of the file.
+pub(super) struct ValidatedPrompt {
+    pub(super) name: String,
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) output_tokens: u32,
+    pub(super) salt: Option<String>,
+    /// What a trace knows of it.
+    pub(super) request: TraceRequest,
+}
+
+/// Source of the tokens of a log's prompts.
+pub(super) enum PromptTokens<'a> {
+    /// The engine itself.
+    Engine(&'a ApiClient, &'a Runtime),
+    /// A tokenizer of this machine.
+    Local(Box<Rendering>),
+}
+
+impl PromptTokens<'_> {
+    fn of(&self, prompt: &PromptPart) -> Result<Vec<TokenId>, String> {
+        match self {
+            Self::Local(rendering) => rendering.tokens_of(prompt, &rendering.text(prompt)),
+            Self::Engine(client, runtime) => {
+                let call = match prompt {
+                    PromptPart::Tokens(ids) => return Ok(ids.clone()),
+                    PromptPart::Text(text) => fields([("prompt", text.clone().into())]),
+                    PromptPart::Chat { messages, tools } => {
+                        let mut call = fields([
+                            ("messages", messages.clone()),
+                            ("add_generation_prompt", true.into()),
+                        ]);
+                        call.extend(tools.clone().map(|tools| ("tools".to_owned(), tools)));
+                        call
+                    }
+                };
+                runtime.block_on(client.tokenize(call)).map_err(|error| match error {
+                    LoadgenError::Refused { status: 404 | 405 | 501, .. } => {
+                        "the engine has no /tokenize; pass --tokenizer FOLDER".to_owned()
+                    }
+                    error => error.to_string(),
+                })
+            }
+        }
+    }
+}
+
+fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Hands each prompt of the log at `path` to `take`, or the reason why it has no tokens.
+///
+/// # Errors
+/// As [`logs::each`], and those of `take`, which end the walk.
+pub(super) fn of_log(
+    path: &Path,
+    skip_bad: bool,
+    tokens: &PromptTokens<'_>,
+    mut take: impl FnMut(Result<ValidatedPrompt, String>) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let mut failed = None;
+    logs::each(path, skip_bad, &headstart_core::NoProgress, |logged| {
+        let prompt = tokens.of(&logged.prompt).map(|tokens| of_logged(logged, tokens));
+        take(prompt).unwrap_or_else(|error| {
+            failed = Some(error);
+            ControlFlow::Break(())
+        })
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn of_logged(logged: &LoggedRequest, tokens: Vec<TokenId>) -> ValidatedPrompt {
+    ValidatedPrompt {
+        name: logged.name(),
+        tokens,
+        output_tokens: 1,
+        salt: logged.cache_salt.clone(),
+        request: TraceRequest {
+            arrival: logged.arrival.unwrap_or_default(),
+            finish: logged.finish,
+            tool: logged.tool,
+            ..TraceRequest::default()
+        },
+    }
+}
