@@ -6,6 +6,7 @@ pub(crate) mod cache;
 pub(crate) mod calibrate;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
 pub(crate) mod lint;

@@ -9,7 +9,7 @@
 use headstart_loadgen::{LoadgenError, fetch};
 use serde_json::Value;
 
-use crate::exposition::samples;
+use crate::exposition::{MetricSample, samples};
 
 /// Longest page that is read.
 const PAGE_BYTES_MAX: usize = 16 << 20;
@@ -53,7 +53,7 @@ pub(crate) struct EngineFacts {
     /// Caches behind the address: replicas, or ranks.
     pub(crate) caches: usize,
     /// Tokens that SGLang's memory holds.
-    max_tokens: Option<usize>,
+    pub(crate) max_tokens: Option<usize>,
 }
 
 /// Counters of prompt tokens since the engine's start.
@@ -103,6 +103,12 @@ impl EnginePages {
         };
         let json = |text: &str| serde_json::from_str(text).unwrap_or_default();
         Ok(Self { models: json(&models), info: json(&info), metrics })
+    }
+
+    /// Pages with these metrics.
+    #[cfg(test)]
+    pub(crate) fn of_metrics(metrics: &str) -> Self {
+        Self { metrics: metrics.to_owned(), ..Self::default() }
     }
 
     /// What they say.
@@ -168,6 +174,17 @@ impl EnginePages {
             has_some = true;
         }
         has_some.then_some(counters)
+    }
+
+    /// The samples of a metric, each with the label that tells its states apart: `state` or
+    /// `outcome`.
+    pub(crate) fn values(&self, name: &str) -> Vec<(String, f64)> {
+        let named = samples(&self.metrics).filter(|sample| sample.name == name);
+        let label = |sample: &MetricSample<'_>| {
+            let labels = ["state", "outcome"].map(|label| sample.label(label).to_owned());
+            labels.concat()
+        };
+        named.map(|sample| (label(&sample), sample.value)).collect()
     }
 
     /// The sum of a metric's samples; `None` where there are none.

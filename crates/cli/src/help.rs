@@ -7,7 +7,7 @@ use clap::Command;
 /// Headings and the commands below them, in this order.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "vllm-args", "top", "index", "shadow", "savings"]),
-    ("Understand", &["demo", "analyze", "why", "lint", "validate"]),
+    ("Understand", &["demo", "analyze", "why", "lint", "validate", "doctor"]),
     ("Plan", &["replay", "plan", "simulate", "calibrate", "bench", "trace", "train"]),
     ("Maintain", &["cache", "config", "completions"]),
 ];
@@ -56,9 +56,10 @@ mod tests {
 
     #[test]
     fn each_description_fits_a_line_and_begins_with_a_verb() {
-        const VERBS: [&str; 14] = [
+        const VERBS: [&str; 15] = [
             "Analyze",
             "Calibrate",
+            "Check",
             "Compare",
             "Convert",
             "Explain",

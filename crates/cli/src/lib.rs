@@ -94,6 +94,8 @@ enum CliCommand {
     Lint(commands::lint::Lint),
     /// Compare the hits that a live engine reports with predicted ones.
     Validate(Box<commands::validate::Validate>),
+    /// Check whether prefix caching works on an engine.
+    Doctor(commands::doctor::Doctor),
     /// Show the configuration, or write a commented headstart.toml.
     #[command(subcommand)]
     Config(commands::config::Config),
@@ -142,6 +144,7 @@ pub fn run() -> ExitCode {
         CliCommand::VllmArgs(args) => commands::vllm_args::run(&args),
         CliCommand::Why(why) => commands::why::run(&why),
         CliCommand::Lint(lint) => commands::lint::run(&lint),
+        CliCommand::Doctor(doctor) => commands::doctor::run(&doctor),
         CliCommand::Validate(validate) => commands::validate::run(&validate),
         CliCommand::Config(config) => commands::config::run(config, leaf),
         CliCommand::Completions { shell } => completions(shell),

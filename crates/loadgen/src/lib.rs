@@ -51,7 +51,7 @@ pub use client::{ApiClient, ChatApiRequest, Completion};
 pub use error::LoadgenError;
 pub use fetch::fetch;
 pub use observed::ChatObservations;
-pub use probe::{ProbeReport, ReuseProbe};
+pub use probe::{CachingProbe, ProbeReport, ReuseProbe};
 pub use record::ChatRecord;
 pub use report::{ChatReport, compare};
 pub use script::read_conversations;

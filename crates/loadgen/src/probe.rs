@@ -16,6 +16,7 @@
 //! It needs a server that honours `cache_salt` and reports `cached_tokens`; without them every
 //! round is invalid, and says so.
 
+mod caching;
 mod report;
 mod words;
 
@@ -23,6 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headstart_trace::format::conversation::{Role, Turn};
 
+pub use caching::CachingProbe;
 pub use report::{InvalidRound, ProbeOrder, ProbeReport, ProbeRound};
 use words::TextGenerator;
 

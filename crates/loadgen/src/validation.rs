@@ -220,7 +220,8 @@ fn reason(row: &ValidatedRequest, block_size: u32) -> DifferenceReason {
     }
 }
 
-fn gcd(one: u32, other: u32) -> u32 {
+/// The greatest common divisor; 0 only of two zeros.
+pub(crate) fn gcd(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 

@@ -1,5 +1,5 @@
-//! `headstart validate` against a running server: equal hits, differences with their reason, and
-//! its complaints.
+//! `headstart validate` and `headstart doctor` against a running server: equal hits, differences
+//! with their reason, checks that pass, and complaints.
 
 use crate::support;
 
@@ -84,4 +84,20 @@ fn several_caches_and_no_server_are_errors() {
     let refused = output(["validate", GOLDEN, "--url", "http://127.0.0.1:9"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("did not answer"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn the_doctor_finds_a_working_cache() {
+    let server = Served::start(["--model", "toy-tiny", "--replicas", "2"]);
+    let output = output(["doctor", "--url", &server.url(), "--json"]);
+    let complaint = text(&output.stderr);
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {complaint}"));
+    assert_eq!(output.status.code(), Some(0), "{told} {complaint}");
+    let checks = told["checks"].as_array().expect("a list");
+    for name in ["prefix caching", "block size", "cache_salt", "KV memory", "replicas"] {
+        let found = checks.iter().find(|check| check["name"] == name);
+        assert_eq!(found.map(|check| &check["verdict"]), Some(&"passed".into()), "{name}: {told}");
+    }
+    assert_eq!(told["probe"]["step"].as_u64().expect("a number") % 16, 0, "{told}");
 }

@@ -20,7 +20,6 @@ mod tests {
     use headstart_core::EngineModel;
     use headstart_report::calibrate::CostModelFile;
 
-    use super::*;
     use crate::config::cost_model;
 
     #[test]

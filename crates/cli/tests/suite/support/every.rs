@@ -22,6 +22,7 @@ pub const SMALL: &[(&str, &str)] = &[
     ("why", "{id} --url {url}"),
     ("lint", "requests.jsonl --show-text"),
     ("validate", "requests.jsonl --url {one} --requests 4"),
+    ("doctor", "--url {one}"),
     ("replay", "golden.jsonl --per-class"),
     ("plan", "golden.jsonl --model llama3-70b"),
     ("simulate fleet", "--preset laptop --rates 4,9 --rung-seconds 10"),
