@@ -14,7 +14,7 @@ use crate::exposition::{MetricSample, samples};
 /// Longest page that is read.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// The kinds of engines that are told apart.
+/// Kinds of engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum EngineKind {
     /// This project's server: its embedded engine, or its gateway.
@@ -36,7 +36,7 @@ pub(crate) struct EnginePages {
     info: Value,
 }
 
-/// What those pages say.
+/// The contents of those pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EngineFacts {
     pub(crate) kind: EngineKind,
@@ -97,10 +97,8 @@ impl EnginePages {
         let metrics = page(url, "/metrics", api_key).await?;
         let is_sglang = metrics.contains("sglang:") || models.contains("\"sglang\"");
         // Others may take long to say that they have no such page.
-        let info = match is_sglang {
-            true => page(url, "/get_server_info", api_key).await?,
-            false => String::new(),
-        };
+        let info =
+            if is_sglang { page(url, "/get_server_info", api_key).await? } else { String::new() };
         let json = |text: &str| serde_json::from_str(text).unwrap_or_default();
         Ok(Self { models: json(&models), info: json(&info), metrics })
     }
@@ -111,7 +109,7 @@ impl EnginePages {
         Self { metrics: metrics.to_owned(), ..Self::default() }
     }
 
-    /// What they say.
+    /// Their contents.
     pub(crate) fn facts(&self) -> EngineFacts {
         let model = &self.models["data"][0];
         let mut facts = EngineFacts {

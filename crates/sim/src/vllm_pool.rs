@@ -1,15 +1,15 @@
 //! vLLM's device cache of KV blocks, for requests that run one after the other.
 //!
-//! It follows `vllm/v1/core/block_pool.py` (0.32), because a model of LRU alone differs from it in
-//! three ways that show in the hits of a small cache:
+//! It follows `vllm/v1/core/block_pool.py` (0.32), because a model of LRU alone differs from it
+//! in three ways that show in the hits of a small cache:
 //!
 //! 1. A block that is not full has no hash. Behind its request it is the first of the free blocks.
 //! 2. Block 0 is a placeholder, so a pool of C blocks holds C − 1.
 //! 3. The last token of a prompt is always computed. A prompt of whole blocks therefore computes
 //!    its last block a second time, and both copies stay.
 //!
-//! A request takes the blocks that it finds out of the queue of free blocks, takes the rest from its
-//! front, and puts the full ones back at its end, last block first.
+//! A request takes the blocks that it finds out of the queue of free blocks, takes the rest from
+//! its front, and puts the full ones back at its end, last block first.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -15,7 +15,7 @@ use crate::config::first_line;
 use crate::engine::EnginePages;
 use crate::exit::CheckFailure;
 use crate::server::ServerOptions;
-use diagnosis::{Diagnosis, Examination, Verdict};
+use diagnosis::{CheckOutcome, Diagnosis, Examination};
 use events::EventWatch;
 
 /// Check whether prefix caching works on an engine.
@@ -44,7 +44,8 @@ pub(crate) fn run(doctor: &Doctor) -> Result<()> {
     } else {
         output::fitted(&shown_text(&doctor.server.url, &examination, &diagnoses))
     })?;
-    let failed: Vec<_> = diagnoses.iter().filter(|one| one.verdict == Verdict::Failed).collect();
+    let failed: Vec<_> =
+        diagnoses.iter().filter(|one| one.verdict == CheckOutcome::Failed).collect();
     match failed.first() {
         None => Ok(()),
         Some(first) => {
@@ -81,9 +82,9 @@ fn shown_text(url: &str, examined: &Examination, diagnoses: &[Diagnosis]) -> Str
     let mut text = format!("{} at {url}, model {}", examined.facts.kind.name(), examined.model);
     for one in diagnoses {
         let mark = match one.verdict {
-            Verdict::Passed => colour::hit("ok    "),
-            Verdict::Warned => colour::loss("warn  "),
-            Verdict::Failed => colour::loss("FAILED"),
+            CheckOutcome::Passed => colour::hit("ok    "),
+            CheckOutcome::Warned => colour::loss("warn  "),
+            CheckOutcome::Failed => colour::loss("FAILED"),
         };
         text += &format!("\n\n{mark}  {}: {}", one.name, one.sentence);
         if let Some(fix) = &one.fix {
@@ -93,9 +94,9 @@ fn shown_text(url: &str, examined: &Examination, diagnoses: &[Diagnosis]) -> Str
     let count = |verdict| diagnoses.iter().filter(|one| one.verdict == verdict).count();
     text += &format!(
         "\n\n{} passed, {} warned, {} failed.",
-        count(Verdict::Passed),
-        count(Verdict::Warned),
-        count(Verdict::Failed)
+        count(CheckOutcome::Passed),
+        count(CheckOutcome::Warned),
+        count(CheckOutcome::Failed)
     );
     text
 }

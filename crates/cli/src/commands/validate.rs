@@ -23,7 +23,7 @@ use crate::input::{TraceInput, remarks};
 use crate::prompts::{PromptOptions, unseen_seed};
 use crate::server::ServerOptions;
 use prediction::{CacheModel, HitPrediction, SentPrompt};
-use prompts::{PromptTokens, ValidatedPrompt};
+use prompts::{PromptTokenSource, ValidatedPrompt};
 use report::ValidationReport;
 
 /// Tokens per block of an engine that does not say.
@@ -129,8 +129,8 @@ pub(crate) fn run(validate: &Validate) -> Result<()> {
     };
     if is_log {
         let tokens = match validate.input.rendering()? {
-            Some(rendering) => PromptTokens::Local(Box::new(rendering)),
-            None => PromptTokens::Engine(&client, &runtime),
+            Some(rendering) => PromptTokenSource::Local(Box::new(rendering)),
+            None => PromptTokenSource::Engine(&client, &runtime),
         };
         let (path, skip_bad) = (validate.input.path(), validate.input.skips_bad());
         prompts::of_log(path, skip_bad, &tokens, |prompt| run.take(prompt))?;

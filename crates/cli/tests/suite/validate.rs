@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Scratch, Served, output, text};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/traces/golden.jsonl");
@@ -61,9 +61,11 @@ fn the_prompts_of_a_log_become_tokens_by_the_engine() {
     let scratch = Scratch::new("validate");
     let line = |id: usize, question: &str| {
         let system = "You answer questions about the time table. ".repeat(20);
-        format!(
-            r#"{{"id":"r{id}","messages":[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{question}"}}]}}"#
-        )
+        let messages = json!([
+            {"role": "system", "content": system},
+            {"role": "user", "content": question},
+        ]);
+        json!({"id": format!("r{id}"), "messages": messages}).to_string()
     };
     let log: Vec<String> = (0..6).map(|id| line(id, &format!("Question {id}?"))).collect();
     let log = scratch.write("log.jsonl", (log.join("\n") + "\n").as_bytes());

@@ -1,5 +1,5 @@
-//! What an engine's answers, metrics and events say of its prefix cache. Pure: the same findings
-//! of the examination give the same diagnoses.
+//! Diagnoses of a prefix cache, from an engine's answers, metrics and events. Pure: the same
+//! findings give the same diagnoses.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Examination {
 
 /// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CheckOutcome {
     /// All is well.
     Passed,
     /// It works, and could work better.
@@ -41,7 +41,7 @@ pub(super) enum Verdict {
     Failed,
 }
 
-impl Verdict {
+impl CheckOutcome {
     /// Its name for programs.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Diagnosis {
     pub(super) name: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CheckOutcome,
     pub(super) sentence: String,
     pub(super) fix: Option<String>,
 }
@@ -68,15 +68,15 @@ pub(super) fn of(examined: &Examination) -> Vec<Diagnosis> {
 }
 
 fn passed(name: &'static str, sentence: String) -> Diagnosis {
-    Diagnosis { name, verdict: Verdict::Passed, sentence, fix: None }
+    Diagnosis { name, verdict: CheckOutcome::Passed, sentence, fix: None }
 }
 
 fn warned(name: &'static str, sentence: String, fix: &str) -> Diagnosis {
-    Diagnosis { name, verdict: Verdict::Warned, sentence, fix: Some(fix.to_owned()) }
+    Diagnosis { name, verdict: CheckOutcome::Warned, sentence, fix: Some(fix.to_owned()) }
 }
 
 fn failed(name: &'static str, sentence: String, fix: &str) -> Diagnosis {
-    Diagnosis { name, verdict: Verdict::Failed, sentence, fix: Some(fix.to_owned()) }
+    Diagnosis { name, verdict: CheckOutcome::Failed, sentence, fix: Some(fix.to_owned()) }
 }
 
 /// Whether a repeated prompt is served from the cache.
@@ -359,35 +359,35 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(examined: &Examination, name: &str, verdict: Verdict, part: &str) {
+    fn check(examined: &Examination, name: &str, verdict: CheckOutcome, part: &str) {
         let diagnoses = of(examined);
         let found = diagnoses.iter().find(|one| one.name == name).expect("a diagnosis");
         assert_eq!(found.verdict, verdict, "{found:?}");
         let words = format!("{} {}", found.sentence, found.fix.as_deref().unwrap_or_default());
         assert!(words.contains(part), "{words}");
-        assert_eq!(found.fix.is_none(), verdict == Verdict::Passed, "{found:?}");
+        assert_eq!(found.fix.is_none(), verdict == CheckOutcome::Passed, "{found:?}");
     }
 
     #[test]
     fn an_engine_that_works_passes() {
         let examined = well(VLLM);
-        assert!(of(&examined).iter().all(|one| one.verdict == Verdict::Passed));
-        check(&examined, "prefix caching", Verdict::Passed, "1,584 of 1,600");
-        check(&examined, "block size", Verdict::Passed, "16 tokens");
-        check(&examined, "KV memory", Verdict::Passed, "1,600 tokens");
-        check(&examined, "cache_salt", Verdict::Passed, "share no cache");
+        assert!(of(&examined).iter().all(|one| one.verdict == CheckOutcome::Passed));
+        check(&examined, "prefix caching", CheckOutcome::Passed, "1,584 of 1,600");
+        check(&examined, "block size", CheckOutcome::Passed, "16 tokens");
+        check(&examined, "KV memory", CheckOutcome::Passed, "1,600 tokens");
+        check(&examined, "cache_salt", CheckOutcome::Passed, "share no cache");
     }
 
     #[test]
     fn a_cache_that_finds_nothing_has_a_reason() {
         let name = "prefix caching";
-        check(&without_hits(VLLM), name, Verdict::Failed, "state-space");
+        check(&without_hits(VLLM), name, CheckOutcome::Failed, "state-space");
         let off = VLLM.replace("True", "False");
-        check(&without_hits(&off), name, Verdict::Failed, "--enable-prefix-caching");
+        check(&without_hits(&off), name, CheckOutcome::Failed, "--enable-prefix-caching");
         let large = VLLM.replace("\"16\"", "\"2096\"");
-        check(&without_hits(&large), name, Verdict::Failed, "2,096");
+        check(&without_hits(&large), name, CheckOutcome::Failed, "2,096");
         let two = VLLM.repeat(2);
-        check(&without_hits(&two), name, Verdict::Failed, "2 caches");
+        check(&without_hits(&two), name, CheckOutcome::Failed, "2 caches");
         let sglang = Examination {
             facts: EngineFacts {
                 kind: EngineKind::Sglang,
@@ -396,53 +396,68 @@ mod tests {
             },
             ..without_hits("")
         };
-        check(&sglang, name, Verdict::Failed, "--disable-radix-cache");
+        check(&sglang, name, CheckOutcome::Failed, "--disable-radix-cache");
     }
 
     #[test]
     fn hits_that_are_not_reported_are_no_failure() {
         let counted = format!("{VLLM}vllm:prefix_cache_hits_total 1584\n");
         let name = "reported hits";
-        check(&without_hits(&counted), name, Verdict::Warned, "--enable-prompt-tokens-details");
+        check(
+            &without_hits(&counted),
+            name,
+            CheckOutcome::Warned,
+            "--enable-prompt-tokens-details",
+        );
         let mut faster = without_hits(VLLM);
         faster.probe.ttft_repeated = Duration::from_millis(30);
-        check(&faster, name, Verdict::Warned, "less than half the time");
+        check(&faster, name, CheckOutcome::Warned, "less than half the time");
     }
 
     #[test]
     fn each_obstacle_is_named() {
         let mut salted = well(VLLM);
         salted.probe.salted = 1584;
-        check(&salted, "cache_salt", Verdict::Warned, "1,584");
+        check(&salted, "cache_salt", CheckOutcome::Warned, "1,584");
         let mut odd = well(VLLM);
         odd.probe.cut = vec![328];
-        check(&odd, "block size", Verdict::Warned, "steps of 8");
+        check(&odd, "block size", CheckOutcome::Warned, "steps of 8");
         let with = |metrics: &str| well(&format!("{VLLM}{metrics}"));
         let preempted = with("vllm:num_preemptions_total 7\n");
-        check(&preempted, "KV memory", Verdict::Warned, "7 preemptions");
-        check(&with("vllm:kv_cache_usage_perc 1.0\n"), "KV memory", Verdict::Warned, "all of them");
+        check(&preempted, "KV memory", CheckOutcome::Warned, "7 preemptions");
+        check(
+            &with("vllm:kv_cache_usage_perc 1.0\n"),
+            "KV memory",
+            CheckOutcome::Warned,
+            "all of them",
+        );
         let full = "vllm:external_prefix_cache_queries_total 900\n\
                     vllm:kv_offload_cpu_cache_usage_perc 1.0\n";
-        check(&with(full), "host memory tier", Verdict::Warned, "full");
-        check(&with("headstart:tier_up 0\n"), "Headstart's tier", Verdict::Failed, "off");
+        check(&with(full), "host memory tier", CheckOutcome::Warned, "full");
+        check(&with("headstart:tier_up 0\n"), "Headstart's tier", CheckOutcome::Failed, "off");
         let down = "headstart_replica_up{replica=\"0\"} 1\nheadstart_replica_up{replica=\"1\"} 0\n";
-        check(&with(down), "replicas", Verdict::Failed, "1 of 2 replicas");
+        check(&with(down), "replicas", CheckOutcome::Failed, "1 of 2 replicas");
         let stream = "headstart_replica_up{replica=\"0\"} 1\n\
                       headstart_kv_stream_state{replica=\"0\",state=\"down\"} 1\n";
-        check(&with(stream), "replicas", Verdict::Warned, "events");
+        check(&with(stream), "replicas", CheckOutcome::Warned, "events");
         let drift = "headstart_prompt_drift_checks_total{outcome=\"differs\"} 2\n";
-        check(&with(drift), "tokens", Verdict::Failed, "2 comparisons");
+        check(&with(drift), "tokens", CheckOutcome::Failed, "2 comparisons");
     }
 
     #[test]
     fn events_are_those_of_the_probe() {
         let seen = |events| Examination { events: Some(events), ..well(VLLM) };
-        check(&seen(SeenEvents::default()), "KV events", Verdict::Failed, "--kv-events-config");
+        check(
+            &seen(SeenEvents::default()),
+            "KV events",
+            CheckOutcome::Failed,
+            "--kv-events-config",
+        );
         let good = SeenEvents { stored_blocks: 9, with_tokens: 9, block_size: 16 };
-        check(&seen(good), "KV events", Verdict::Passed, "9 blocks of 16");
+        check(&seen(good), "KV events", CheckOutcome::Passed, "9 blocks of 16");
         let bare = SeenEvents { with_tokens: 0, ..good };
-        check(&seen(bare), "KV events", Verdict::Failed, "without their tokens");
+        check(&seen(bare), "KV events", CheckOutcome::Failed, "without their tokens");
         let other = SeenEvents { block_size: 64, ..good };
-        check(&seen(other), "KV events", Verdict::Warned, "64");
+        check(&seen(other), "KV events", CheckOutcome::Warned, "64");
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct SentPrompt<'a> {
     pub(super) tokens: &'a [u32],
     pub(super) output_tokens: u32,
     pub(super) salt: Option<&'a str>,
-    /// What the trace knows of it besides its blocks.
+    /// Its session, turn and times, where the trace has them.
     pub(super) request: &'a TraceRequest,
 }
 

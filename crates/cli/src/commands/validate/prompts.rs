@@ -18,19 +18,19 @@ pub(super) struct ValidatedPrompt {
     pub(super) tokens: Vec<TokenId>,
     pub(super) output_tokens: u32,
     pub(super) salt: Option<String>,
-    /// What a trace knows of it.
+    /// Its session, turn and times, where the file has them.
     pub(super) request: TraceRequest,
 }
 
 /// Source of the tokens of a log's prompts.
-pub(super) enum PromptTokens<'a> {
+pub(super) enum PromptTokenSource<'a> {
     /// The engine itself.
     Engine(&'a ApiClient, &'a Runtime),
     /// A tokenizer of this machine.
     Local(Box<Rendering>),
 }
 
-impl PromptTokens<'_> {
+impl PromptTokenSource<'_> {
     fn of(&self, prompt: &PromptPart) -> Result<Vec<TokenId>, String> {
         match self {
             Self::Local(rendering) => rendering.tokens_of(prompt, &rendering.text(prompt)),
@@ -69,7 +69,7 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
 pub(super) fn of_log(
     path: &Path,
     skip_bad: bool,
-    tokens: &PromptTokens<'_>,
+    tokens: &PromptTokenSource<'_>,
     mut take: impl FnMut(Result<ValidatedPrompt, String>) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let mut failed = None;
