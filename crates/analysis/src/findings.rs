@@ -15,7 +15,7 @@ use crate::fleet::namespace;
 use crate::logged::moved;
 use crate::memory::Bounds;
 use crate::results::{Amount, CauseExample, FindingRow};
-use crate::structure::{ChangeForm, ChangePlace};
+use crate::structure::{ChangeForm, ChangePlace, holds_message_start, slice};
 use crate::traffic::LoggedPrompt;
 use crate::walk::{sketcher, told_findings};
 
@@ -177,7 +177,10 @@ fn place_of(
         Some(evidence) if evidence.cause == Cause::Template && evidence.place != 0 => place(),
         Some(evidence) if evidence.cause == Cause::Trimmed => any_place().filter(|place| {
             let is_message = place.form == ChangeForm::SystemMessage;
-            is_message || (place.form == ChangeForm::History && !place.detail.is_empty())
+            // Whole messages that went are a history cut off, which is the cause itself.
+            let is_within = !holds_message_start(slice(&old.text, &spans.0));
+            let is_rewritten = place.form == ChangeForm::History && !place.detail.is_empty();
+            is_message || (is_rewritten && is_within)
         }),
         Some(evidence) if evidence.cause == Cause::ToolOrder => {
             any_place().filter(|place| place.form == ChangeForm::ToolDefinition)

@@ -291,7 +291,13 @@ fn rewriting(old: &str, new: &str) -> &'static str {
     }
 }
 
-fn slice<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+/// Whether a message begins within a text.
+pub(crate) fn holds_message_start(text: &str) -> bool {
+    ROLE_MARKS.iter().any(|(mark, _)| text.contains(mark))
+}
+
+/// The bytes of a span; nothing where the span does not fit the text.
+pub(crate) fn slice<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
     text.get(span.clone()).unwrap_or_default()
 }
 

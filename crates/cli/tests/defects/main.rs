@@ -199,7 +199,8 @@ fn of_clean_workloads_nothing_is_said() {
     none(&wrong, workloads.len() * 2);
 }
 
-/// Texts are shown to those who asked for them.
+/// Texts are shown to those who asked for them. A label that several requests share is shown with
+/// the place of a change (PRIVACY.md).
 #[test]
 fn no_text_is_shown_unasked() {
     let scratch = Scratch::new("silent");
@@ -223,9 +224,12 @@ fn no_text_is_shown_unasked() {
             };
             assert!(!said.stdout.contains(&id[..8]), "{arguments:?} show {id}");
         }
-        for text in ["Request-ID", "Fernhill", "two-person tent"] {
+        for text in ["Fernhill", "two-person tent"] {
             assert!(!said.stdout.contains(text), "{arguments:?} show {text}");
         }
+        let places = said.stdout.matches("`Request-ID` in the system prompt").count();
+        let labels = said.stdout.matches("Request-ID").count();
+        assert_eq!(labels, places, "{arguments:?} show a label that is no place");
     }
 }
 
