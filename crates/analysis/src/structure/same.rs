@@ -46,7 +46,7 @@ pub(super) fn reordered(old: &str, new: &str) -> Option<OrderedParts> {
     }
     if mostly(new.iter().filter(|line| is_item(line)).count()) {
         Some(OrderedParts::Items)
-    } else if mostly(new.iter().filter(is_field).count()) {
+    } else if mostly(new.iter().filter(is_field).count()) && has_distinct_names(&new) {
         Some(OrderedParts::Fields)
     } else {
         None
@@ -121,6 +121,15 @@ fn reordered_in_line(old: &str, new: &str) -> Option<OrderedParts> {
 
 fn is_edge(c: char) -> bool {
     c.is_whitespace() || "{}[]<>()/".contains(c)
+}
+
+/// Whether no name of a field comes twice, as it does in texts of several records.
+fn has_distinct_names(lines: &[&str]) -> bool {
+    let mut names: Vec<&str> = lines.iter().filter_map(|line| field_name(line)).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    names.len() == count
 }
 
 /// The name of a field: a short text in front of a colon or an equals sign.

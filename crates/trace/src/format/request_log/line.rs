@@ -58,7 +58,13 @@ fn settings(line: &str, fields: &Both<'_, '_>) -> Vec<(&'static str, u64)> {
     let value = |name: &str| fields.0.iter().find_map(|fields| fields.raw(name));
     let found = SETTINGS.iter().filter_map(|&name| Some((name, fnv1a(value(name)?.as_bytes()))));
     let is_marked = line.contains(CACHE_MARK);
-    let marks = || value("messages").map_or(1, |messages| marks::of(messages).packed());
+    let marks = || {
+        let mut marks = value("messages").map(marks::of).unwrap_or_default();
+        // Tools and system messages stand in front of all messages.
+        let mut front = ["system", "tools"].iter().filter_map(|name| value(name));
+        marks.has_earlier |= front.any(|part| part.contains(CACHE_MARK));
+        marks.packed()
+    };
     found.chain(is_marked.then(|| (CACHE_MARK, marks()))).collect()
 }
 
