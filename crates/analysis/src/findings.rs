@@ -1,23 +1,26 @@
 //! The named causes of recomputed tokens, by the prompts' texts in order of time.
 
+mod placed;
+mod scope;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use headstart_core::{Progress, SessionId};
-use headstart_insight::text::{
-    Evidence, Explanation, Finding, Findings, Loss, Neighbours, Sketch, explain,
-};
+use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
 use headstart_insight::{Bucket, BucketTokens, Cause};
 
+use crate::attribution::{LastOfSessions, PlacedChange, is_plausible, placed_change};
 use crate::cost::PerToken;
 use crate::fix::Fixes;
 use crate::fleet::namespace;
 use crate::logged::moved;
 use crate::memory::Bounds;
 use crate::results::{Amount, CauseExample, FindingRow};
-use crate::structure::{ChangeForm, ChangePlace, holds_message_start, slice};
+use crate::structure::ChangePlace;
 use crate::traffic::LoggedPrompt;
 use crate::walk::{sketcher, told_findings};
+use scope::ChangeScopes;
 
 /// Characters shown in front of a change.
 const CONTEXT_CHARS: usize = 90;
@@ -76,8 +79,7 @@ pub(crate) fn compared(
     let sketcher = sketcher();
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut placed, mut words_max) = (Vec::new(), Vec::new(), 0);
-    let mut last: HashMap<SessionId, (usize, Sketch)> = HashMap::new();
-    let mut words = 0;
+    let mut last: LastOfSessions<SessionId, usize> = LastOfSessions::default();
     // Some tools give each request a session of its own.
     let sessions: HashSet<SessionId> = said.iter().filter_map(|one| one.session).collect();
     let has_sessions = sessions.len() < said.len();
@@ -85,26 +87,27 @@ pub(crate) fn compared(
         progress.at(index);
         let sketch = sketcher.sketch(&request.text);
         let space = namespace(request);
-        let mut found = None;
+        let session = request.session.filter(|_| has_sessions);
         // The comparison comes before the insertion: otherwise a prompt is nearest to itself.
-        if let Some(told) = neighbours.tell(space, &sketch) {
-            let served = told.served_words;
+        let found = neighbours.tell(space, &sketch).and_then(|told| {
             let nearest = told.explanation.map(|explanation| (*told.near.name, explanation));
-            // The request before in its conversation, where that one would have saved more.
-            let is_named = nearest.as_ref().is_some_and(|near| near.1.evidence.is_some());
-            let session = request.session.filter(|_| !is_named);
-            let before = session.and_then(|session| last.get(&session));
-            let before = before
-                .and_then(|(old, old_sketch)| Some((*old, explain(old_sketch, &sketch, served)?)));
-            let lost = |found: &(usize, Explanation)| found.1.divergence.lost_words;
-            let better = before.filter(|before| lost(before) > nearest.as_ref().map_or(0, lost));
-            found = better.or(nearest);
-        }
+            last.better(session.as_ref(), &sketch, told.served_words, nearest)
+        });
         if let Some((old, explanation)) = found {
+            let before = &said[old];
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
-            let place = place_of(&said[old], request, &explanation, has_sessions);
-            match (explanation.evidence, place) {
-                (evidence, Some((place, old_bytes, new_bytes))) => {
+            let is_same = before.session.zip(session).map(|(one, other)| one == other);
+            let place = placed_change(
+                (&before.text, &request.text),
+                &explanation.divergence,
+                explanation.evidence.as_ref(),
+                is_same,
+            );
+            let evidence = explanation
+                .evidence
+                .filter(|evidence| is_plausible((&before.text, &request.text), evidence, is_same));
+            match (evidence, place) {
+                (evidence, Some(PlacedChange { place, old: old_bytes, new: new_bytes })) => {
                     let pair = ChangedPair { old, new: index, old_bytes, new_bytes };
                     placed.push((PlacedPair { pair, place, evidence }, tokens));
                 }
@@ -113,15 +116,8 @@ pub(crate) fn compared(
                 (None, None) => {}
             }
         }
-        if let Some(session) = request.session.filter(|_| has_sessions) {
-            words += sketch.words().len();
-            if let Some((_, before)) = last.insert(session, (index, sketch.clone())) {
-                words -= before.words().len();
-            }
-            // At the limit it starts over.
-            if words > SESSION_WORDS_MAX {
-                (last, words) = (HashMap::new(), 0);
-            }
+        if let Some(session) = session {
+            last.insert(session, index, sketch.clone());
         }
         neighbours.insert(space, index, sketch);
         words_max = words_max.max(neighbours.num_words());
@@ -152,45 +148,6 @@ fn frequent(
     // The replay of a fix takes the pairs in the order of the log.
     pairs.sort_by_key(|(pair, _)| pair.new);
     kept
-}
-
-/// The place of a change, with its bytes, where no kind of word explains it: nothing has a name, or
-/// only that the wording is another one, or that text went which is no whole message.
-fn place_of(
-    old: &LoggedPrompt,
-    new: &LoggedPrompt,
-    explanation: &Explanation,
-    has_sessions: bool,
-) -> Option<(ChangePlace, Range<usize>, Range<usize>)> {
-    let change = explanation.divergence.changes.first()?;
-    let spans = (change.old.clone(), change.new.clone());
-    let divergence = &explanation.divergence;
-    // Another conversation has another history, which no one rewrote.
-    let is_same = match old.session.zip(new.session).filter(|_| has_sessions) {
-        Some((one, other)) => one == other,
-        None => divergence.kept_words * 4 >= divergence.rest_words * 3,
-    };
-    let any_place = || ChangePlace::of(&old.text, &new.text, &spans);
-    let place = || any_place().filter(|place| place.form != ChangeForm::History || is_same);
-    let found = match &explanation.evidence {
-        None if divergence.is_loss() => place(),
-        Some(evidence) if evidence.cause == Cause::Template && evidence.place != 0 => place(),
-        Some(evidence) if evidence.cause == Cause::Trimmed => any_place().filter(|place| {
-            let is_message = place.form == ChangeForm::SystemMessage;
-            // Whole messages that went are a history cut off, which is the cause itself.
-            let is_within = !holds_message_start(slice(&old.text, &spans.0));
-            let is_rewritten = place.form == ChangeForm::History && !place.detail.is_empty();
-            is_message || (is_rewritten && is_within)
-        }),
-        Some(evidence) if evidence.cause == Cause::ToolOrder => {
-            any_place().filter(|place| place.form == ChangeForm::ToolDefinition)
-        }
-        Some(evidence) if evidence.cause == Cause::DocumentOrder => {
-            place().filter(|place| place.is_escape())
-        }
-        _ => None,
-    };
-    found.map(|place| (place, spans.0, spans.1))
 }
 
 impl TextComparison {
@@ -234,6 +191,7 @@ impl TextComparison {
         let placed = self.placed_rows(said, splits, &mut named, per_token, show_text);
         let sorted = told_findings(findings, said.len() as u64);
         let rows = sorted.into_iter().enumerate();
+        let scope = ChangeScopes::of(said);
         let rows = rows.map(|(rank, finding)| {
             let is_it = |pair: &&Pair| {
                 (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
@@ -242,68 +200,21 @@ impl TextComparison {
             let place = common_place(pairs.clone(), said);
             // A fix takes a replay of the whole log, so only the largest findings get one.
             let saved_tokens = if rank < FIXES_MAX { fixes.saved(pairs) } else { None };
-            FindingRow { saved_tokens, place, ..row(finding, said, &costs, show_text) }
+            let requests = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
+            let is_conversation = finding.cause == Cause::Nonce
+                && scope.is_per_conversation(requests.map(|pair| (pair.old, pair.new)));
+            let mut row =
+                FindingRow { saved_tokens, place, ..row(finding, said, &costs, show_text) };
+            if is_conversation {
+                row.title = scope::CONVERSATION_ID.to_owned();
+            }
+            row
         });
         let mut rows: Vec<_> = rows.chain(placed).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.amount.tokens));
         (rows, most_unnamed(splits, &named))
     }
-
-    /// The findings by place.
-    fn placed_rows(
-        &self,
-        said: &[LoggedPrompt],
-        splits: &mut [BucketTokens],
-        named: &mut [u32],
-        per_token: &[PerToken],
-        show_text: bool,
-    ) -> Vec<FindingRow> {
-        let mut places: BTreeMap<&ChangePlace, Vec<(&ChangedPair, u64)>> = BTreeMap::new();
-        for (placed, tokens) in &self.placed {
-            places.entry(&placed.place).or_default().push((&placed.pair, *tokens));
-        }
-        let mut rows = Vec::new();
-        for (place, pairs) in places {
-            let mut amount = Amount::default();
-            let mut worst: Option<(u32, &ChangedPair)> = None;
-            let mut requests = 0;
-            for (pair, tokens) in pairs {
-                let split = &mut splits[pair.new];
-                let known = split.get(Bucket::Diverged);
-                let most = u64::from(known + split.get(Bucket::NeverSeen));
-                let tokens = tokens.min(most) as u32;
-                if tokens == 0 {
-                    continue;
-                }
-                *split =
-                    moved(split, Bucket::NeverSeen, Bucket::Diverged, tokens.saturating_sub(known));
-                named[pair.new] = tokens;
-                amount.add(&per_token[pair.new].amount(u64::from(tokens), false));
-                requests += 1;
-                if worst.is_none_or(|(most, _)| tokens > most) {
-                    worst = Some((tokens, pair));
-                }
-            }
-            let Some((_, pair)) = worst else {
-                continue;
-            };
-            rows.push(FindingRow {
-                cause: place.cause().to_owned(),
-                title: place.title(),
-                fix: place.fix(),
-                place: place.shown(),
-                requests,
-                amount,
-                saved_tokens: None,
-                example: Some(shown_pair(pair, said, show_text)),
-            });
-        }
-        rows
-    }
 }
-
-/// Words of the last requests of conversations, which are kept beside the neighbours: some 100 MB.
-const SESSION_WORDS_MAX: usize = 4 << 20;
 
 /// Pairs of a finding whose places are compared.
 const PLACES_COMPARED: usize = 24;

@@ -37,6 +37,7 @@
 //! JSON reports or pages. Messages name the flags of `headstart`, because their readers type them.
 
 pub mod analysis;
+mod attribution;
 pub mod capacity;
 pub mod change;
 pub mod cost;

@@ -5,12 +5,15 @@
 //! comes nearest to the cached tokens of the log is the reason, if it explains most of the tokens
 //! that a cache without rules would have served in addition.
 
+mod marks;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use headstart_core::figures::counted;
 use headstart_core::{Nanos, TokenId};
 
+use crate::structure::first_message;
 use crate::traffic::LoggedPrompt;
 
 /// Tokens of a block.
@@ -40,6 +43,17 @@ const LIFETIMES: [(Duration, &str); 5] = [
     (Duration::from_secs(3600), "1 hour"),
 ];
 
+/// Times within which a prefix is still being computed.
+const BURSTS: [(Duration, &str); 3] = [
+    (Duration::from_millis(300), "0.3 seconds"),
+    (Duration::from_secs(2), "2 seconds"),
+    (Duration::from_secs(10), "10 seconds"),
+];
+
+/// Fields that part caches behind the tools and the system messages, at some providers.
+const MESSAGE_FIELDS: [&str; 4] =
+    ["tool_choice", "thinking", "parallel_tool_calls", "reasoning_effort"];
+
 /// The shortest lifetime that providers document.
 const LIFETIME_KNOWN: Duration = Duration::from_secs(300);
 
@@ -57,6 +71,10 @@ const MARK: &str = "cache_control";
 enum CacheRule {
     /// A cache for each value of the field.
     Field(&'static str),
+    /// The same for what stands behind tools and system messages.
+    MessageField(&'static str),
+    /// A block is served only this long after it was first sent.
+    Ready(Duration, &'static str),
     /// A block is forgotten this long after its last use.
     Lifetime(Duration, &'static str),
     /// A shorter prefix is not served.
@@ -98,11 +116,15 @@ fn reason(said: &[LoggedPrompt], arrivals: Option<&[Nanos]>) -> Option<String> {
     if base.unserved < SHARE_MIN * base.prompt {
         return None;
     }
-    if let Some(sentence) = unmarked(said) {
+    if let Some(sentence) = marks::misplaced(said, &chains) {
         return Some(sentence);
     }
-    let mut rules: Vec<CacheRule> = fields(said).into_iter().map(CacheRule::Field).collect();
+    let names = fields(said);
+    let mut rules: Vec<CacheRule> = names.iter().copied().map(CacheRule::Field).collect();
+    let of_messages = names.into_iter().filter(|name| MESSAGE_FIELDS.contains(name));
+    rules.extend(of_messages.map(CacheRule::MessageField));
     if arrivals.is_some() {
+        rules.extend(BURSTS.map(|(time, name)| CacheRule::Ready(time, name)));
         rules.extend(LIFETIMES.map(|(time, name)| CacheRule::Lifetime(time, name)));
     }
     rules.extend(MINIMUMS.map(CacheRule::Minimum));
@@ -113,6 +135,7 @@ fn reason(said: &[LoggedPrompt], arrivals: Option<&[Nanos]>) -> Option<String> {
     tried.retain(|(rule, log)| match rule {
         CacheRule::Minimum(least) => log.is_served || *least == MINIMUMS[0],
         CacheRule::Lifetime(time, _) => log.is_served || *time >= LIFETIME_KNOWN,
+        CacheRule::Ready(..) => log.is_late,
         _ => true,
     });
     let best = tried.iter().map(|(_, log)| log.error).min_by(f64::total_cmp)?;
@@ -121,7 +144,8 @@ fn reason(said: &[LoggedPrompt], arrivals: Option<&[Nanos]>) -> Option<String> {
     }
     // A field that decides is more than a coincidence of times.
     let is_near = |log: &PlayedLog| log.error <= best + NEAR * base.error;
-    let is_field = |rule: &CacheRule| matches!(rule, CacheRule::Field(_));
+    let is_field =
+        |rule: &CacheRule| matches!(rule, CacheRule::Field(_) | CacheRule::MessageField(_));
     let near = || tried.iter().filter(|(_, log)| is_near(log));
     let field = near().find(|(rule, _)| is_field(rule));
     let lifetime = |rule: &CacheRule| matches!(rule, CacheRule::Lifetime(..));
@@ -144,6 +168,17 @@ fn sentence(said: &[LoggedPrompt], rule: CacheRule, is_served: bool, lost: &str)
             "One reason fits: requests that share prefixes have no `{name}` in \
              common: a cache for each value has nothing to serve. That costs {lost}. Give them one \
              `{name}`."
+        ),
+        (CacheRule::MessageField(name), _) => format!(
+            "The engine served messages only to requests with the same `{name}`: the log has {}, \
+             and with each other one the messages are recomputed. That costs {lost}. Keep \
+             `{name}` the same within a conversation.",
+            counted(values(said, name) as u64, "value")
+        ),
+        (CacheRule::Ready(_, name), _) => format!(
+            "Requests with the same prefix were sent at once, within {name}, before the first one \
+             had filled the cache. That costs {lost}. Send one request first, and the others once \
+             its answer begins."
         ),
         (CacheRule::Lifetime(_, name), true) => format!(
             "A prefix was served only within about {name} of its last use: longer pauses cost \
@@ -176,24 +211,6 @@ fn namespace_fields(said: &[LoggedPrompt]) -> Vec<&'static str> {
     ["cache_salt", "model"].into_iter().filter(differs).collect()
 }
 
-/// Requests to Anthropic's API that mark no prefix.
-fn unmarked(said: &[LoggedPrompt]) -> Option<String> {
-    let is_claude = |request: &LoggedPrompt| {
-        request.model.as_deref().is_some_and(|model| model.contains("claude"))
-    };
-    let is_served = |request: &LoggedPrompt| request.cached.is_some_and(|(_, cached)| cached > 0);
-    let has_mark = |request: &LoggedPrompt| value(request, MARK).is_some();
-    let has_any = said.iter().any(|request| is_served(request) || has_mark(request));
-    let is_unmarked = said.iter().all(is_claude) && !has_any;
-    is_unmarked.then(|| {
-        format!(
-            "No request marks a prefix with `{MARK}`, and this API caches only marked \
-             prefixes. Mark the end of the tools, of the system prompt and of \
-             the history."
-        )
-    })
-}
-
 /// Sums over the requests with counts.
 #[derive(Debug, Default)]
 struct PlayedLog {
@@ -204,6 +221,8 @@ struct PlayedLog {
     error: f64,
     /// Whether the engine served a prefix that the rule's cache has.
     is_served: bool,
+    /// Whether a later request found nothing, neither by the rule nor in the log.
+    is_late: bool,
 }
 
 fn played(
@@ -212,22 +231,32 @@ fn played(
     arrivals: Option<&[Nanos]>,
     rule: Option<CacheRule>,
 ) -> PlayedLog {
-    let mut seen: HashMap<(u64, u64), Nanos> = HashMap::new();
+    // The times of each block's first and last use.
+    let mut seen: HashMap<(u64, u64), (Nanos, Nanos)> = HashMap::new();
     let mut sums = PlayedLog::default();
     for (index, (request, chain)) in said.iter().zip(chains).enumerate() {
         let now = arrivals.and_then(|times| times.get(index)).copied().unwrap_or_default();
         let part = match rule {
-            Some(CacheRule::Field(name)) => value(request, name).unwrap_or_default(),
+            Some(CacheRule::Field(name) | CacheRule::MessageField(name)) => {
+                value(request, name).unwrap_or_default()
+            }
             _ => 0,
         };
-        let lives = |last: &Nanos| match rule {
+        let shared = match rule {
+            Some(CacheRule::MessageField(_)) => instruction_blocks(request, chain.len()),
+            _ => 0,
+        };
+        let lives = |(first, last): &(Nanos, Nanos)| match rule {
             Some(CacheRule::Lifetime(time, _)) => now.since(*last) <= time,
+            Some(CacheRule::Ready(time, _)) => now.since(*first) >= time,
             _ => true,
         };
-        let blocks = chain.iter().take_while(|&&name| seen.get(&(part, name)).is_some_and(lives));
+        let keys = chain.iter().enumerate();
+        let keys = keys.map(|(at, &name)| (if at < shared { 0 } else { part }, name));
+        let blocks = keys.clone().take_while(|key| seen.get(key).is_some_and(lives));
         let found = blocks.count() * BLOCK;
-        for &name in chain {
-            seen.insert((part, name), now);
+        for key in keys {
+            seen.entry(key).or_insert((now, now)).1 = now;
         }
         let Some((prompt, cached)) = request.cached else {
             continue;
@@ -241,12 +270,20 @@ fn played(
             found = 0.0;
         }
         sums.is_served |= found > 0.0 && cached > 0;
+        sums.is_late |= found < 1.0 && cached == 0 && index > 0;
         let cached = f64::from(cached);
         sums.prompt += f64::from(prompt);
         sums.unserved += (found - cached).max(0.0);
         sums.error += (found - cached).abs();
     }
     sums
+}
+
+/// Blocks in front of the first message that is not the system's.
+fn instruction_blocks(request: &LoggedPrompt, blocks: usize) -> usize {
+    let text = &request.text;
+    let end = first_message(text).unwrap_or(text.len());
+    blocks * end / text.len().max(1)
 }
 
 /// Fields with at least two values.

@@ -4,32 +4,28 @@
 //! Only forms are looked at: lines, labels, headings, bullets, JSON. A label is a prompt's own
 //! word, so callers show it only where several requests have it at the same place.
 
+mod history;
 mod label;
+mod message;
+mod reference;
+mod same;
 mod tools;
 
 use std::ops::Range;
 
 use headstart_core::fnv1a;
 use headstart_core::shown::one_line;
+use headstart_insight::text::PromptChange;
 
+use history::{OTHER_WRITING, rewriting};
 use label::{VALUE_BYTES, heading, is_item, label};
+use message::{MessageStart, holds_system_start, message};
+pub(crate) use message::{first_message, has_answer, holds_message_start};
+use same::OrderedParts;
 use tools::{TOOLS_MARK, tools};
 
 /// Longest name that is shown, characters: a label with an outer one, a tool with its field.
 const SHOWN_CHARS: usize = 100;
-
-/// Markers in front of a message's role, and behind it.
-const ROLE_MARKS: [(&str, &str); 3] = [
-    ("<|im_start|>", "\n"),
-    ("<|start_header_id|>", "<|end_header_id|>"),
-    ("<start_of_turn>", "\n"),
-];
-
-/// Roles of messages.
-const ROLES: [&str; 7] = ["system", "developer", "user", "assistant", "model", "tool", "function"];
-
-/// A text of the history that was escaped once more, or once less.
-const ESCAPED: &str = "escaped in another way";
 
 /// A kind of change, by the form around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +44,20 @@ pub(crate) enum ChangeForm {
     History,
     /// A system message within the history.
     SystemMessage,
+    /// The same items of a list in another order.
+    ListOrder,
+    /// The same fields with their values in another order.
+    FieldOrder,
+    /// An image or a file with other bytes.
+    Image,
+    /// A link to the same document with another query.
+    Link,
+    /// Names of one kind that were drawn again.
+    Pseudonyms,
+    /// A text that is there once more.
+    Repeated,
+    /// The same text in other characters.
+    Characters,
 }
 
 /// The place of a change.
@@ -82,17 +92,17 @@ impl ChangePlace {
             return Some(found(form, Some(label)));
         }
         let (came, went) = (slice(new, &spans.1), slice(old, &spans.0));
-        let is_system =
-            |text: &str| ROLE_MARKS.iter().any(|(mark, _)| text.contains(&format!("{mark}system")));
-        if is_system(came) || is_system(went) {
+        if holds_system_start(came) || holds_system_start(went) {
             return Some(found(ChangeForm::SystemMessage, None));
         }
         // A message with others behind it is history: it was sent before.
         let is_history = role != "system" && has_answer(&new[new_at..]) && message.number > 0;
         if is_history {
-            let detail = rewriting(went, came);
+            let detail = rewriting(old, new, spans);
             let label = label(line_start(new, new_at)).filter(|_| detail.is_empty());
-            return Some(Self { detail, ..found(ChangeForm::History, label) });
+            let heading = heading(new, new_at, message.start).map(|heading| shown(&heading));
+            let heading = heading.filter(|heading| Some(heading) != label.as_ref());
+            return Some(Self { detail, heading, ..found(ChangeForm::History, label) });
         }
         if !matches!(role, "" | "system") && message.number > 0 {
             return None;
@@ -116,14 +126,80 @@ impl ChangePlace {
         Some(Self { heading, ..found(form, label) })
     }
 
+    /// The place of a change that leaves the content as it is: another order, other characters, a
+    /// text twice, or another name for the same thing.
+    pub(crate) fn of_same_content(old: &str, new: &str, changes: &[PromptChange]) -> Option<Self> {
+        let change = changes.first()?;
+        let (old_at, new_at) = (floor(old, change.old.start), floor(new, change.new.start));
+        let start = MessageStart::before(new, new_at);
+        let found = |form, label: Option<String>, heading: Option<String>| {
+            let (label, heading) =
+                (label.map(|label| shown(&label)), heading.map(|heading| shown(&heading)));
+            Some(Self { form, role: start.role, label, heading, detail: "" })
+        };
+        if reference::is_image(old, old_at, new, new_at) {
+            return found(ChangeForm::Image, None, None);
+        }
+        if reference::is_signed_link(old, old_at, new, new_at) {
+            return found(ChangeForm::Link, None, None);
+        }
+        let (came, went) = (slice(new, &change.new), slice(old, &change.old));
+        if is_boundary(came, went) && start.number > 0 && has_answer(&new[new_at..]) {
+            let place = found(ChangeForm::History, None, None);
+            return place.map(|place| Self { detail: "messages were joined or split", ..place });
+        }
+        let spans = changes.iter().map(|change| (&change.old, &change.new));
+        if let Some(kind) = reference::pseudonyms(old, new, spans) {
+            return found(ChangeForm::Pseudonyms, Some(kind), None);
+        }
+        let is_last = !matches!(start.role, "" | "system") && start.number > 0;
+        if is_last && !has_answer(&new[new_at..]) || new[start.start..new_at].contains(TOOLS_MARK) {
+            return None;
+        }
+        let old_message = message(old, MessageStart::before(old, old_at).start);
+        let new_message = message(new, start.start);
+        if is_repeated(came, new_message, went) || is_repeated(went, old_message, came) {
+            return found(ChangeForm::Repeated, None, None);
+        }
+        let heading = || heading(new, new_at, start.start);
+        match same::reordered(old_message, new_message) {
+            Some(OrderedParts::Items) => return found(ChangeForm::ListOrder, None, heading()),
+            Some(OrderedParts::Fields) => {
+                let heading = label(line_start(new, new_at)).or_else(heading);
+                return found(ChangeForm::FieldOrder, None, heading);
+            }
+            None => {}
+        }
+        let lines = (line_at(old, old_at), line_at(new, new_at));
+        let is_same = same::is_other_characters(lines.0, lines.1);
+        is_same.then(|| found(ChangeForm::Characters, None, None)).flatten()
+    }
+
+    /// The same place without words of the prompt.
+    pub(crate) fn without_names(&self) -> Self {
+        Self { label: None, heading: None, ..self.clone() }
+    }
+
+    /// The words of the prompt that name it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.label.iter().chain(&self.heading);
+        // A label may have an outer one in front, and a tool's name the path of a field behind.
+        names.flat_map(|name| name.split([':', '.'])).map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    /// Whether the words of a change may stand for another cause.
+    pub(crate) fn is_name_of_content(&self) -> bool {
+        matches!(self.form, ChangeForm::Image | ChangeForm::Link | ChangeForm::Pseudonyms)
+    }
+
     /// A number that stands for it: equal places have the same.
     pub(crate) fn number(&self) -> u64 {
         fnv1a(format!("{self:?}").as_bytes())
     }
 
-    /// Whether a message of the history was escaped in another way.
-    pub(crate) fn is_escape(&self) -> bool {
-        self.form == ChangeForm::History && self.detail == ESCAPED
+    /// Whether a message of the history has the same content, written in another way.
+    pub(crate) fn is_other_writing(&self) -> bool {
+        self.form == ChangeForm::History && OTHER_WRITING.contains(&self.detail)
     }
 
     /// Its name for programs.
@@ -136,6 +212,13 @@ impl ChangePlace {
             ChangeForm::ToolDefinition => "tool-definition",
             ChangeForm::History => "rewritten-history",
             ChangeForm::SystemMessage => "moved-system-message",
+            ChangeForm::ListOrder => "list-order",
+            ChangeForm::FieldOrder => "field-order",
+            ChangeForm::Image => "image-bytes",
+            ChangeForm::Link => "signed-link",
+            ChangeForm::Pseudonyms => "pseudonyms",
+            ChangeForm::Repeated => "repeated-text",
+            ChangeForm::Characters => "character-form",
         }
     }
 
@@ -161,12 +244,28 @@ impl ChangePlace {
             ChangeForm::History => {
                 let role = &self.role;
                 let detail = if self.detail.is_empty() { "changed" } else { self.detail };
-                let at =
-                    self.label.as_ref().map_or_else(String::new, |label| format!(": `{label}`"));
-                format!("an earlier {role} message in the history was rewritten ({detail}){at}")
+                let name = self.label.as_ref().or(self.heading.as_ref());
+                let at = name.map_or_else(String::new, |name| format!(" at `{name}`"));
+                format!("an earlier {role} message in the history{at} was rewritten ({detail})")
             }
             ChangeForm::SystemMessage => {
                 "a system message that moves, is repeated or is inserted".to_owned()
+            }
+            ChangeForm::ListOrder => {
+                named("items of a list in changing order:", "items of a list in changing order")
+            }
+            ChangeForm::FieldOrder => {
+                named("keys or fields in changing order:", "keys or fields in changing order")
+            }
+            ChangeForm::Image => "an image or file whose bytes change".to_owned(),
+            ChangeForm::Link => "a link whose signature or query changes".to_owned(),
+            ChangeForm::Pseudonyms => named(
+                "pseudonyms or placeholders that change:",
+                "pseudonyms or placeholders that change",
+            ),
+            ChangeForm::Repeated => "a text that is repeated: one copy more or less".to_owned(),
+            ChangeForm::Characters => {
+                "the same text in other characters: Unicode form, punctuation or escapes".to_owned()
             }
         }
     }
@@ -190,7 +289,10 @@ impl ChangePlace {
     /// The name of what changes: a value's label, a list's or a text's heading.
     fn name(&self) -> Option<&String> {
         match self.form {
-            ChangeForm::List | ChangeForm::Section => self.heading.as_ref().or(self.label.as_ref()),
+            ChangeForm::List
+            | ChangeForm::Section
+            | ChangeForm::ListOrder
+            | ChangeForm::FieldOrder => self.heading.as_ref().or(self.label.as_ref()),
             _ => self.label.as_ref(),
         }
     }
@@ -218,82 +320,57 @@ impl ChangePlace {
             ChangeForm::SystemMessage => {
                 "leave system messages where they were first sent, and add new ones at the end"
             }
+            ChangeForm::ListOrder => "sort the items before each request",
+            ChangeForm::FieldOrder => "serialize the fields in a fixed order",
+            ChangeForm::Image => {
+                "encode an image once, and send the same bytes again in every request"
+            }
+            ChangeForm::Link => {
+                "sign a link once for a conversation, or send an id of the document in its place"
+            }
+            ChangeForm::Pseudonyms => {
+                "give each name one pseudonym, and keep it for the whole conversation"
+            }
+            ChangeForm::Repeated => "put the text in once, not again in each request",
+            ChangeForm::Characters => {
+                "normalize text (Unicode NFC, one kind of quotes and escapes) in one place, before \
+                 it is sent"
+            }
         };
         fix.to_owned()
     }
 }
 
+/// Fewest bytes of a text that counts as repeated.
+const REPEATED_BYTES: usize = 24;
+
+/// Whether nothing but a text came into a message that has the same text elsewhere: by its first
+/// sentence, because several copies may have come.
+fn is_repeated(came: &str, message: &str, went: &str) -> bool {
+    let came = came.trim();
+    let mut sentences = came.split_inclusive(['.', '。', '!', '?', '\n']).map(str::trim);
+    let first = sentences.find(|sentence| sentence.len() >= REPEATED_BYTES).unwrap_or_default();
+    let is_copied = |text: &str| text.matches(first).count() >= 2;
+    went.trim().is_empty() && !first.is_empty() && (is_copied(message) || is_copied(came))
+}
+
+/// Whether all that came or went is the end of one message and the beginning of another.
+fn is_boundary(came: &str, went: &str) -> bool {
+    let text = match (came.trim(), went.trim()) {
+        ("", text) | (text, "") => text,
+        _ => return false,
+    };
+    let words: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
+    let is_markup = |word: &str| {
+        ["im", "start", "end", "of", "turn", "eot", "id", "header", "user", "assistant", "tool"]
+            .contains(&word)
+    };
+    holds_message_start(text) && words.split_whitespace().all(is_markup)
+}
+
 /// A name from a prompt, as a terminal may show it.
 fn shown(name: &str) -> String {
     one_line(&name.chars().take(SHOWN_CHARS).collect::<String>())
-}
-
-/// The message that a byte is in.
-struct MessageStart {
-    role: &'static str,
-    /// The first byte behind the role.
-    start: usize,
-    /// The number of messages before it.
-    number: usize,
-}
-
-impl MessageStart {
-    fn before(text: &str, at: usize) -> Self {
-        let found = ROLE_MARKS.iter().filter_map(|&(mark, end)| {
-            let marker = text[..at].rfind(mark)?;
-            let role_at = marker + mark.len();
-            let (role, _) = text[role_at..].split_once(end)?;
-            // A user's text may hold such a mark, with anything behind it.
-            let role = ROLES.iter().find(|known| **known == role).copied()?;
-            let start = (role_at + role.len() + end.len()).min(at);
-            let number = text[..marker].matches(mark).count();
-            Some(Self { role, start, number })
-        });
-        found.max_by_key(|found| found.start).unwrap_or(Self { role: "", start: 0, number: 0 })
-    }
-}
-
-/// Whether an answer follows: then what stands before it was sent in an earlier request.
-fn has_answer(rest: &str) -> bool {
-    ROLE_MARKS.iter().any(|&(mark, end)| {
-        let answers = rest.match_indices(mark).filter(|(at, _)| {
-            let behind = &rest[at + mark.len()..];
-            ["assistant", "model"].iter().any(|role| {
-                // The prompt ends with the mark of the answer to come.
-                behind.strip_prefix(role).is_some_and(|text| text.len() > end.len() + 2)
-            })
-        });
-        answers.count() > 0
-    })
-}
-
-/// The change of a text of the history, in words.
-fn rewriting(old: &str, new: &str) -> &'static str {
-    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    let escapes = |text: &str| {
-        ["&amp;", "&lt;", "&quot;", "\\\\", "\\u", "\\\""]
-            .iter()
-            .map(|escape| text.matches(escape).count())
-            .sum::<usize>()
-    };
-    if old.trim().is_empty() {
-        "text was put in"
-    } else if new.trim().is_empty() {
-        "text was removed"
-    } else if escapes(old) != escapes(new) {
-        ESCAPED
-    } else if !digits(old).is_empty() && digits(old) == digits(new) && old.len() < 80 {
-        "numbers are written in another form"
-    } else if new.len() * 2 < old.len() {
-        "text was shortened"
-    } else {
-        ""
-    }
-}
-
-/// Whether a message begins within a text.
-pub(crate) fn holds_message_start(text: &str) -> bool {
-    ROLE_MARKS.iter().any(|(mark, _)| text.contains(mark))
 }
 
 /// The bytes of a span; nothing where the span does not fit the text.
@@ -318,6 +395,9 @@ fn line_at(text: &str, at: usize) -> &str {
     let begin = line_begin(text, at);
     text[begin..].lines().next().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod same_tests;
 
 #[cfg(test)]
 mod tests {

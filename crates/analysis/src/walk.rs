@@ -13,11 +13,12 @@ use headstart_insight::text::{
 };
 use headstart_trace::format::request_log::LoggedRequest;
 
+use crate::attribution::{LastOfSessions, PlacedChange, is_plausible, placed_change};
 use crate::change::ChangeContext;
 use crate::fleet::hashed;
 use crate::prompt::{PromptBody, PromptRecord};
 use crate::rendering::Rendering;
-use crate::structure::{ChangeForm, ChangePlace};
+use crate::structure::ChangePlace;
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
 /// the same each time, and one for all commands, so that they tell the same.
@@ -26,6 +27,10 @@ const SECRET: [u8; 32] = *b"headstart why, never leaves here";
 /// Prompts from which on a cause must have cost something more than once to be told: one stray
 /// request among many breaks no prefix.
 const MANY_PROMPTS: u64 = 50;
+
+/// Prompts that happen to hold the same sentences look like another order, or like a cut: a cause
+/// of that kind must have cost one in this number something.
+const CHANCE_SHARE: u64 = 20;
 
 /// Two prompts that part.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub struct DivergentPrompts {
     pub evidence: Option<Evidence>,
     /// Tokens that were known behind the difference.
     pub lost_tokens: u64,
+    /// Whether both are of one conversation, where the log says it.
+    is_same_session: Option<bool>,
 }
 
 /// Comparison of a request with an earlier one.
@@ -77,11 +84,21 @@ pub struct WorstCase {
     pub token: u64,
 }
 
+/// A prompt with the name of its conversation.
+#[derive(Clone, Debug)]
+struct SessionPrompt {
+    prompt: Rc<PromptRecord>,
+    session: Option<Rc<str>>,
+}
+
 /// Compares each prompt of a log with the earlier ones.
 pub struct LogWalk<'a> {
     rendering: &'a Rendering,
     sketcher: Sketcher,
-    neighbours: Neighbours<Rc<PromptRecord>>,
+    neighbours: Neighbours<SessionPrompt>,
+    last: LastOfSessions<Rc<str>, SessionPrompt>,
+    /// Whether a conversation came twice: some tools give each request a session of its own.
+    has_sessions: bool,
     findings: Findings<WorstCase>,
     prompts: u64,
 }
@@ -96,7 +113,9 @@ pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Findi
         let is_template = finding.cause == Cause::Template;
         // Of the detectors of a template only the one for wordings names a place.
         let is_own = is_template && finding.place != 0 && finding.is_new_each_time();
-        !is_own && (!is_many || finding.requests > 1 || is_template)
+        let is_by_chance = matches!(finding.cause, Cause::Trimmed | Cause::DocumentOrder)
+            && finding.requests < prompts / CHANCE_SHARE;
+        !is_own && (!is_many || is_template || (finding.requests > 1 && !is_by_chance))
     });
     findings
 }
@@ -107,18 +126,22 @@ pub(crate) fn sketcher() -> Sketcher {
 }
 
 impl DivergentPrompts {
-    /// The place in the prompt's form at which `new` parts from the older one; `None` for prompts
-    /// of token ids, and where the change is of another conversation.
-    pub(crate) fn place(&self, new: &PromptRecord) -> Option<ChangePlace> {
+    /// The place in the prompt's form at which `new` parts from the older one, where it says more
+    /// than the kind of word; `None` for prompts of token ids.
+    pub(crate) fn placed(&self, new: &PromptRecord) -> Option<PlacedChange> {
         let (PromptBody::Text(old), PromptBody::Text(new)) = (&self.old.body, &new.body) else {
             return None;
         };
-        let divergence = &self.divergence;
-        let change = divergence.changes.first()?;
-        let spans = (change.old.clone(), change.new.clone());
-        let is_same = divergence.kept_words * 4 >= divergence.rest_words * 3;
-        let found = ChangePlace::of(old, new, &spans);
-        found.filter(|place| place.form != ChangeForm::History || is_same)
+        placed_change((old, new), &self.divergence, self.evidence.as_ref(), self.is_same_session)
+    }
+
+    /// The place of the words that show the cause.
+    pub(crate) fn evidence_place(&self, new: &PromptRecord) -> Option<ChangePlace> {
+        let (PromptBody::Text(old), PromptBody::Text(new)) = (&self.old.body, &new.body) else {
+            return None;
+        };
+        let evidence = self.evidence.as_ref()?;
+        ChangePlace::of(old, new, &(evidence.old.clone(), evidence.new.clone()))
     }
 
     /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
@@ -173,6 +196,8 @@ impl<'a> LogWalk<'a> {
             rendering,
             sketcher: sketcher(),
             neighbours: Neighbours::new(NeighbourLimits::default()),
+            last: LastOfSessions::default(),
+            has_sessions: false,
             findings: Findings::default(),
             prompts: 0,
         }
@@ -182,7 +207,7 @@ impl<'a> LogWalk<'a> {
     pub fn remember(&mut self, request: &LoggedRequest) {
         let (body, sketch) = self.sketched(request);
         let prompt = Rc::new(PromptRecord::new(request, body));
-        self.neighbours.insert(namespace(request), prompt, sketch);
+        self.insert(request, prompt, sketch);
     }
 
     /// Compares a request with the remembered ones, without remembering it.
@@ -205,8 +230,27 @@ impl<'a> LogWalk<'a> {
             self.findings.add(loss, || told.example(parted));
         }
         let prompt = Rc::clone(&told.prompt);
-        self.neighbours.insert(namespace(request), prompt, sketch);
+        self.insert(request, prompt, sketch);
         told
+    }
+
+    fn insert(&mut self, request: &LoggedRequest, prompt: Rc<PromptRecord>, sketch: Sketch) {
+        let session: Option<Rc<str>> = request.session.as_deref().map(Rc::from);
+        let named = SessionPrompt { prompt, session: session.clone() };
+        if let Some(session) = session {
+            self.has_sessions |= self.last.contains(&session);
+            self.last.insert(session, named.clone(), sketch.clone());
+        }
+        self.neighbours.insert(namespace(request), named, sketch);
+    }
+
+    /// Whether at least `least` of the remembered prompts have all of these texts.
+    pub(crate) fn knows(&self, texts: &[&str], least: usize) -> bool {
+        let has_all = |named: &&SessionPrompt| match &named.prompt.body {
+            PromptBody::Text(text) => texts.iter().all(|part| text.contains(part)),
+            PromptBody::Ids(_) => false,
+        };
+        self.neighbours.names().filter(has_all).take(least).count() >= least
     }
 
     /// All findings, most tokens lost first; without those of a single request among many.
@@ -225,17 +269,33 @@ impl<'a> LogWalk<'a> {
         let Some(told) = self.neighbours.tell(namespace(request), sketch) else {
             return PromptComparison { prompt, near: None, shared_tokens: 0, parted: None };
         };
-        let near = Rc::clone(told.near.name);
+        let (served, nearest) = (told.served_words, told.near.name);
+        let session: Option<Rc<str>> = request.session.as_deref().map(Rc::from);
+        let known = session.filter(|_| self.has_sessions);
+        let explained = told.explanation.map(|explanation| (nearest.clone(), explanation));
+        let found = self.last.better(known.as_ref(), sketch, served, explained);
+        let near = Rc::clone(found.as_ref().map_or(&nearest.prompt, |(named, _)| &named.prompt));
         let shared_tokens = prompt.shared_tokens(&near, self.rendering);
         let behind = |one: &PromptRecord| one.tokens(self.rendering).saturating_sub(shared_tokens);
         // Neither prompt has more tokens to lose than follow the shared ones. The estimate by bytes
         // may exceed that.
         let most = behind(&prompt).min(behind(&near));
-        let parted = told.explanation.map(|explanation| DivergentPrompts {
-            lost_tokens: prompt.lost(&explanation.divergence, self.rendering).min(most),
-            divergence: explanation.divergence,
-            evidence: explanation.evidence,
-            old: Rc::clone(&near),
+        let parted = found.map(|(named, explanation)| {
+            let is_same_session = named.session.zip(known).map(|(one, other)| one == other);
+            let evidence =
+                explanation.evidence.filter(|evidence| match (&named.prompt.body, &prompt.body) {
+                    (PromptBody::Text(old), PromptBody::Text(new)) => {
+                        is_plausible((old, new), evidence, is_same_session)
+                    }
+                    _ => true,
+                });
+            DivergentPrompts {
+                lost_tokens: prompt.lost(&explanation.divergence, self.rendering).min(most),
+                divergence: explanation.divergence,
+                evidence,
+                is_same_session,
+                old: named.prompt,
+            }
         });
         PromptComparison { shared_tokens, prompt, near: Some(near), parted }
     }

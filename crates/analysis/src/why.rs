@@ -5,15 +5,20 @@ use std::path::Path;
 
 use headstart_core::figures::{counted, thousands};
 use headstart_core::{Progress, UsageError};
+use headstart_insight::Cause;
 use headstart_trace::format::request_log::LoggedRequest;
 
 use crate::error::AnalysisError;
 use crate::logs;
 use crate::rendering::Rendering;
+use crate::structure::ChangePlace;
 use crate::walk::{LogWalk, PromptComparison};
 
 /// Ids and lines that a message lists.
 const TOLD_MAX: usize = 5;
+
+/// Earlier prompts that must have a label for it to be shown.
+const LABEL_PROMPTS: usize = 3;
 
 /// A request to explain.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +36,63 @@ pub struct WhyQuestion<'a> {
 pub struct FoundRequest {
     /// Its prompt beside the nearest earlier one.
     pub told: PromptComparison,
+    /// Why they part, where that has a name.
+    pub cause: Option<ToldCause>,
     /// Other requests with its id.
     pub namesakes: Namesakes,
+}
+
+/// The cause of a difference, by the same rules as in `analyze`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldCause {
+    /// Its name for programs.
+    pub name: &'static str,
+    /// The cause as the subject of a sentence.
+    pub title: String,
+    /// The suggested fix.
+    pub fix: String,
+    /// The label, heading, tool or message at the change; words of the prompt only where several
+    /// earlier prompts have them.
+    pub place: Option<String>,
+    /// The kind of word, if that is the cause.
+    pub word: Option<Cause>,
+}
+
+impl ToldCause {
+    fn of(walk: &LogWalk<'_>, told: &PromptComparison) -> Option<Self> {
+        let parted = told.parted.as_ref()?;
+        let allowed = |place: &ChangePlace| {
+            let names: Vec<&str> = place.names().collect();
+            let is_known = walk.knows(&names, LABEL_PROMPTS);
+            if is_known { place.clone() } else { place.without_names() }
+        };
+        if let Some(placed) = parted.placed(&told.prompt) {
+            let place = allowed(&placed.place);
+            return Some(Self {
+                name: place.cause(),
+                title: place.title(),
+                fix: place.fix(),
+                place: place.shown(),
+                word: None,
+            });
+        }
+        let evidence = parted.evidence.as_ref()?;
+        let place = parted.evidence_place(&told.prompt);
+        Some(Self {
+            name: evidence.cause.name(),
+            title: evidence.title().to_owned(),
+            fix: evidence.fix().to_owned(),
+            place: place.and_then(|place| allowed(&place).shown()),
+            word: Some(evidence.cause),
+        })
+    }
+}
+
+impl FoundRequest {
+    fn of(walk: &LogWalk<'_>, request: &LoggedRequest) -> Self {
+        let told = walk.tell(request);
+        Self { cause: ToldCause::of(walk, &told), told, namesakes: Namesakes::default() }
+    }
 }
 
 /// Other requests with the id that was asked for.
@@ -86,7 +146,7 @@ pub fn find(
         let is_asked = |id: &String| *id == asked || request.name() == asked;
         let is_asked = request.id.as_ref().is_some_and(is_asked);
         match (is_asked, &of_id) {
-            (true, None) => of_id = Some(walk.tell(request)),
+            (true, None) => of_id = Some(FoundRequest::of(&walk, request)),
             (true, Some(_)) => namesakes.add(request),
             _ => {}
         }
@@ -96,7 +156,7 @@ pub fn find(
         }
         // A log may have numbers for ids, so an id that comes later still wins over the line.
         if request.line.to_string() == asked {
-            of_line = Some(walk.tell(request));
+            of_line = Some(FoundRequest::of(&walk, request));
         }
         count += 1;
         if ids.len() < TOLD_MAX {
@@ -111,14 +171,14 @@ pub fn find(
             ControlFlow::Continue(())
         }
     });
-    if let Some(told) = of_id {
+    if let Some(found) = of_id {
         // What is wrong behind it is not about it.
-        return Ok(FoundRequest { told, namesakes });
+        return Ok(FoundRequest { namesakes, ..found });
     }
     // A failed read is reported before an answer by line: a later id might have been the one meant.
     read.map_err(|error| UsageError(error.with_causes()))?;
-    if let Some(told) = of_line {
-        return Ok(FoundRequest { told, namesakes });
+    if let Some(found) = of_line {
+        return Ok(FoundRequest { namesakes, ..found });
     }
     let name = logs::name(question.log);
     if count == 0 {

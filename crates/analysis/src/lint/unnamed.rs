@@ -96,7 +96,8 @@ impl UnnamedChanges {
         if parted.evidence.is_some() || !parted.divergence.is_loss() {
             return;
         }
-        let (in_form, is_value) = (parted.place(&told.prompt), is_value(&parted.divergence));
+        let (in_form, is_value) =
+            (parted.placed(&told.prompt).map(|placed| placed.place), is_value(&parted.divergence));
         let tokens = parted.lost_tokens;
         // The two hashes are of the words on either side of a value, or else of the place.
         let key = match &in_form {
@@ -127,7 +128,10 @@ impl UnnamedChanges {
         let least_in_form = REQUESTS_MIN.max(self.prompts / FORM_SHARE);
         let mut places = joined(self.places.into_values());
         // Places are joined first: parts of one place may each be too rare.
-        places.retain(|place| place.requests >= if place.is_value { least } else { least_in_form });
+        places.retain(|place| {
+            let is_chance = place.is_value && place.place.is_none();
+            place.requests >= if is_chance { least } else { least_in_form }
+        });
         places.sort_by_key(|place| std::cmp::Reverse(place.tokens));
         places
     }

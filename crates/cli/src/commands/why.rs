@@ -14,7 +14,6 @@ use headstart_analysis::rendering::Rendering;
 use headstart_analysis::walk::{DivergentPrompts, PromptComparison, PromptRelation};
 use headstart_analysis::why::{self, FoundRequest, WhyQuestion};
 use headstart_core::figures::{counted, thousands};
-use headstart_insight::text::Evidence;
 use headstart_terminal::{self as output, TaskProgress, colour};
 use serde_json::{Value, json};
 
@@ -59,15 +58,15 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
         return live::run(&why.server, &why.request, why.json);
     };
     let rendering = Rendering::of(why.tokenizer.as_deref())?;
-    let FoundRequest { told, namesakes } = found(why, path, &rendering)?;
+    let found = found(why, path, &rendering)?;
     remarks(&rendering);
-    if let Some(remark) = namesakes.told() {
+    if let Some(remark) = found.namesakes.told() {
         output::note(&remark);
     }
     output::line(&if why.json {
-        told_json(&told, &rendering, why.show_text).to_string()
+        told_json(&found, &rendering, why.show_text).to_string()
     } else {
-        output::fitted(&told_text(&told, &rendering, why.show_text))
+        output::fitted(&told_text(&found, &rendering, why.show_text))
     })
 }
 
@@ -101,10 +100,12 @@ pub(crate) fn remarks(rendering: &Rendering) {
 }
 
 /// Renders the explanation of a request as a JSON object.
-fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> Value {
+fn told_json(found: &FoundRequest, rendering: &Rendering, show_text: bool) -> Value {
+    let (told, cause) = (&found.told, found.cause.as_ref());
     let parted = told.parted.as_ref();
     let evidence = parted.and_then(|parted| parted.evidence.as_ref());
-    let changed = parted.map(|parted| changed(parted, told));
+    let evidence = evidence.filter(|_| cause.is_some_and(|cause| cause.word.is_some()));
+    let changed = parted.map(|parted| changed(parted, found));
     let is_text = matches!(told.prompt.body, PromptBody::Text(_));
     let mut object = json!({
         "request": told.prompt.name,
@@ -119,9 +120,10 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
             "token": told.shared_tokens,
             "byte": is_text.then_some(parted.divergence.new_byte),
         })),
-        "cause": evidence.map(|evidence| evidence.cause.name()),
-        "title": evidence.map(Evidence::title),
-        "fix": evidence.map(Evidence::fix),
+        "cause": cause.map(|cause| cause.name),
+        "title": cause.map(|cause| &cause.title),
+        "fix": cause.map(|cause| &cause.fix),
+        "place": cause.and_then(|cause| cause.place.as_ref()),
         "also": evidence.and_then(|evidence| evidence.also).map(|cause| cause.name()),
     });
     for (name, value) in shown::fields(changed.as_ref(), show_text) {
@@ -130,28 +132,32 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
     object
 }
 
-fn changed(parted: &DivergentPrompts, told: &PromptComparison) -> ChangeContext {
-    ChangeContext::of(&parted.old, &told.prompt, parted.spans(), parted.cause())
+fn changed(parted: &DivergentPrompts, found: &FoundRequest) -> ChangeContext {
+    let word = found.cause.as_ref().and_then(|cause| cause.word);
+    ChangeContext::of(&parted.old, &found.told.prompt, parted.spans(), word)
 }
 
 /// The same for people: one headline, both texts, cause, cost and fix.
-fn told_text(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> String {
+fn told_text(found: &FoundRequest, rendering: &Rendering, show_text: bool) -> String {
+    let told = &found.told;
     let headline = headline(told, rendering);
     let mut lines = vec![colour::heading(&headline)];
     let Some(parted) = &told.parted else {
         return lines.remove(0);
     };
     lines.push(String::new());
-    let changed = changed(parted, told);
+    let changed = changed(parted, found);
     let (old, new) = (&parted.old.name, &told.prompt.name);
     lines.extend(shown::side_by_side(&changed, old, new, show_text));
     lines.push(String::new());
-    if let Some(evidence) = &parted.evidence {
-        lines.push(format!("cause  {}: {}", evidence.cause, evidence.title()));
+    if let Some(cause) = &found.cause {
+        lines.push(format!("cause  {}: {}", cause.name, cause.title));
+        lines.extend(cause.place.as_ref().map(|place| format!("place  {place}")));
         let lost = colour::loss(&cost(parted.lost_tokens));
         lines.push(format!("cost   {lost}"));
-        lines.push(format!("fix    {}", colour::fix(evidence.fix())));
-        if let Some(also) = evidence.also {
+        lines.push(format!("fix    {}", colour::fix(&cause.fix)));
+        let evidence = parted.evidence.as_ref().filter(|_| cause.word.is_some());
+        if let Some(also) = evidence.and_then(|evidence| evidence.also) {
             lines.push(format!("also   {also}: {}", also.title()));
             lines.push(format!("fix    {}", colour::fix(also.fix())));
         }

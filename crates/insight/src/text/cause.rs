@@ -95,7 +95,7 @@ const FACTS: &[(Cause, [&str; 3], &str)] = &[
     ),
     (
         Cause::DocumentOrder,
-        ["document-order", "documents", "documents in changing order"],
+        ["document-order", "documents", "documents or sections in changing order"],
         "put documents in a fixed order, for example by their ids",
     ),
     (

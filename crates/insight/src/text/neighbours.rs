@@ -125,6 +125,11 @@ impl<N> Neighbours<N> {
         self.num_kept
     }
 
+    /// The names of the remembered prompts, oldest first.
+    pub fn names(&self) -> impl Iterator<Item = &N> {
+        self.kept.iter().flatten().map(|kept| &kept.name)
+    }
+
     /// Words of all the prompts that are remembered.
     #[must_use]
     pub fn num_words(&self) -> usize {

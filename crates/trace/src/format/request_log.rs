@@ -28,6 +28,7 @@
 
 mod fields;
 mod line;
+mod marks;
 mod names;
 mod opaque;
 mod requests;
@@ -45,6 +46,7 @@ use crate::TraceError;
 use crate::source::Lines;
 pub(crate) use line::has_time;
 use line::parse;
+pub use marks::CacheMarks;
 pub(crate) use names::BODIES;
 pub use names::fields_read;
 pub(super) use requests::open;

@@ -6,6 +6,7 @@ use headstart_core::{FinishKind, TokenId, ToolClass, fnv1a};
 use serde_json::{Value, json};
 
 use super::fields::RawFields;
+use super::marks;
 use super::names::{
     ARRIVALS, BODIES, CACHE_MARK, IDS, PARAMETERS, PROMPTS, SESSIONS, SETTINGS, TTFTS, USERS,
 };
@@ -57,7 +58,14 @@ fn settings(line: &str, fields: &Both<'_, '_>) -> Vec<(&'static str, u64)> {
     let value = |name: &str| fields.0.iter().find_map(|fields| fields.raw(name));
     let found = SETTINGS.iter().filter_map(|&name| Some((name, fnv1a(value(name)?.as_bytes()))));
     let is_marked = line.contains(CACHE_MARK);
-    found.chain(is_marked.then_some((CACHE_MARK, 1))).collect()
+    let marks = || {
+        let mut marks = value("messages").map(marks::of).unwrap_or_default();
+        // Tools and system messages stand in front of all messages.
+        let mut front = ["system", "tools"].iter().filter_map(|name| value(name));
+        marks.has_earlier |= front.any(|part| part.contains(CACHE_MARK));
+        marks.packed()
+    };
+    found.chain(is_marked.then(|| (CACHE_MARK, marks()))).collect()
 }
 
 /// Whether `line` has a field for the time of its request, whatever stands in it.
