@@ -16,6 +16,7 @@ use crate::fix::Fixes;
 use crate::fleet::namespace;
 use crate::logged::moved;
 use crate::memory::Bounds;
+use crate::remedy::{ChangeSample, Remedy};
 use crate::results::{Amount, CauseExample, FindingRow};
 use crate::structure::ChangePlace;
 use crate::traffic::LoggedPrompt;
@@ -198,13 +199,19 @@ impl TextComparison {
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
             let place = common_place(pairs.clone(), said);
+            let samples = pairs.clone().take(PLACES_COMPARED).map(|pair| ChangeSample {
+                text: &said[pair.new].text,
+                start: pair.evidence.new.start,
+                end: pair.evidence.new.end,
+            });
+            let remedy = Remedy::of(finding.cause.name(), &samples.collect::<Vec<_>>());
             // A fix takes a replay of the whole log, so only the largest findings get one.
             let saved_tokens = if rank < FIXES_MAX { fixes.saved(pairs) } else { None };
             let requests = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
             let is_conversation = finding.cause == Cause::Nonce
                 && scope.is_per_conversation(requests.map(|pair| (pair.old, pair.new)));
             let mut row =
-                FindingRow { saved_tokens, place, ..row(finding, said, &costs, show_text) };
+                FindingRow { saved_tokens, place, remedy, ..row(finding, said, &costs, show_text) };
             if is_conversation {
                 row.title = scope::CONVERSATION_ID.to_owned();
             }
@@ -280,6 +287,7 @@ fn row(
             money: cost.money.map(|money| money * share),
         },
         place: None,
+        remedy: None,
         saved_tokens: None,
         example: Some(example(&finding.example, said, show_text)),
     }

@@ -22,6 +22,8 @@
 //! | [`export`] | the traffic as an anonymous trace |
 //! | [`input`] | trace files: opening, tokens for their texts, remarks |
 //! | [`logs`] | the requests of one log, one after the other |
+//! | [`remedy`] | rewritings of requests that undo a cause |
+//! | [`repair`] | the worth of each, by replays of the rewritten log |
 //! | [`rendering`] | requests as texts and as tokens, by a model's template and tokenizer |
 //! | [`walk`] | the prompts of a log, each compared with those before |
 //! | [`prompt`] | a prompt as text or as token ids |
@@ -56,7 +58,9 @@ mod logged;
 pub mod logs;
 pub mod memory;
 pub mod prompt;
+pub mod remedy;
 pub mod rendering;
+pub mod repair;
 pub mod results;
 pub mod sample_log;
 pub mod served;

@@ -7,6 +7,7 @@ use headstart_trace::characterize::Characterization;
 use serde::Serialize;
 
 use crate::kv_bytes::KvBytes;
+use crate::remedy::Remedy;
 use crate::served::ServedReason;
 use crate::traffic::LoggedTokenCounts;
 
@@ -176,6 +177,9 @@ pub struct FindingRow {
     /// Fewer tokens that a replay computes if this one mistake is fixed, where it was replayed.
     #[serde(rename = "fix_saves_tokens")]
     pub saved_tokens: Option<u64>,
+    /// The rewriting that undoes it, where a program can.
+    #[serde(skip)]
+    pub remedy: Option<Remedy>,
     /// One request that lost by it.
     pub example: Option<CauseExample>,
 }

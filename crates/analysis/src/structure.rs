@@ -19,8 +19,9 @@ use headstart_insight::text::PromptChange;
 
 use history::{OTHER_WRITING, rewriting};
 use label::{VALUE_BYTES, heading, is_item, label};
+pub(crate) use label::{heading_name, is_item as is_list_item};
 use message::{MessageStart, holds_system_start, message};
-pub(crate) use message::{first_message, has_answer, holds_message_start};
+pub(crate) use message::{PromptMessage, first_message, has_answer, holds_message_start};
 use same::OrderedParts;
 use tools::{TOOLS_MARK, tools};
 

@@ -7,6 +7,7 @@ pub(crate) mod calibrate;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod fix;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
 pub(crate) mod lint;

@@ -7,7 +7,7 @@ use clap::Command;
 /// Headings and the commands below them, in this order.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "vllm-args", "top", "index", "shadow", "savings"]),
-    ("Understand", &["demo", "analyze", "why", "lint", "validate", "doctor"]),
+    ("Understand", &["demo", "analyze", "why", "lint", "fix", "validate", "doctor"]),
     ("Plan", &["replay", "plan", "simulate", "calibrate", "bench", "trace", "train"]),
     ("Maintain", &["cache", "config", "completions"]),
 ];
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn each_description_fits_a_line_and_begins_with_a_verb() {
-        const VERBS: [&str; 15] = [
+        const VERBS: [&str; 16] = [
             "Analyze",
             "Calibrate",
             "Check",
@@ -67,6 +67,7 @@ mod tests {
             "Inspect",
             "Measure",
             "Print",
+            "Rewrite",
             "Serve",
             "Show",
             "Simulate",

@@ -92,6 +92,8 @@ enum CliCommand {
     Why(commands::why::WhyCommand),
     /// Find what breaks prefix caching in your prompts (for CI).
     Lint(commands::lint::Lint),
+    /// Rewrite a log so that prompts share prefixes; measure the gain.
+    Fix(commands::fix::Fix),
     /// Compare the hits that a live engine reports with predicted ones.
     Validate(Box<commands::validate::Validate>),
     /// Check whether prefix caching works on an engine.
@@ -145,6 +147,7 @@ pub fn run() -> ExitCode {
         CliCommand::Why(why) => commands::why::run(&why),
         CliCommand::Lint(lint) => commands::lint::run(&lint),
         CliCommand::Doctor(doctor) => commands::doctor::run(&doctor),
+        CliCommand::Fix(fix) => commands::fix::run(&fix),
         CliCommand::Validate(validate) => commands::validate::run(&validate),
         CliCommand::Config(config) => commands::config::run(config, leaf),
         CliCommand::Completions { shell } => completions(shell),

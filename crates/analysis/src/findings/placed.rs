@@ -6,9 +6,10 @@ use headstart_core::fnv1a;
 use headstart_insight::{Bucket, BucketTokens};
 
 use super::scope::ChangeScopes;
-use super::{ChangedPair, TextComparison, shown_pair};
+use super::{ChangedPair, PLACES_COMPARED, TextComparison, shown_pair};
 use crate::cost::PerToken;
 use crate::logged::moved;
+use crate::remedy::{ChangeSample, Remedy};
 use crate::results::{Amount, FindingRow};
 use crate::structure::{ChangeForm, ChangePlace, slice};
 use crate::traffic::LoggedPrompt;
@@ -59,7 +60,13 @@ impl TextComparison {
                 continue;
             };
             let (cause, title) = told(place, &pairs, said, &scope);
+            let samples = pairs.iter().take(PLACES_COMPARED).map(|(pair, _)| ChangeSample {
+                text: &said[pair.new].text,
+                start: pair.new_bytes.start,
+                end: pair.new_bytes.end,
+            });
             rows.push(FindingRow {
+                remedy: Remedy::of(cause, &samples.collect::<Vec<_>>()),
                 cause: cause.to_owned(),
                 title,
                 fix: place.fix(),

@@ -41,7 +41,7 @@ pub(super) fn rewriting(
     if is_same_number(number_around(old, &spans.0), number_around(new, &spans.1)) {
         NUMBERS
     } else if is_number(went) && is_number(came) {
-        "a number, such as a relative age, was computed again"
+        "a number, such as a relative age, was recomputed"
     } else if is_json(lines.1) && compact(lines.0) == compact(lines.1) {
         SERIALIZED
     } else if went.trim().is_empty() {

@@ -57,7 +57,7 @@ pub(super) fn label(front: &str) -> Option<String> {
 }
 
 /// Whether a line is an item of a list: a bullet, a number, a box, or a path.
-pub(super) fn is_item(line: &str) -> bool {
+pub(crate) fn is_item(line: &str) -> bool {
     let line = line.trim_start();
     let is_bullet = ["- ", "* ", "• ", "– ", "+ ", "· ", "[x]", "[ ]", "[~]", "☐", "☑", "✓", "✗"];
     let digits =
@@ -87,8 +87,8 @@ pub(super) fn heading(text: &str, at: usize, start: usize) -> Option<String> {
     let first = || paragraph.last().copied().and_then(short_line);
     let any = || above.lines().rev().take(HEADING_LINES).find_map(heading_of);
     marked.or_else(first).or_else(any).or_else(|| {
-        // The line itself may begin with one.
-        let (front, _) = line_at(text, at).split_once([':', '：'])?;
+        // The line itself may begin with one, in front of what changes.
+        let (front, _) = text[line_begin(text, at)..at].split_once([':', '：'])?;
         heading_of(&format!("{front}:"))
     })
 }
@@ -102,6 +102,11 @@ fn short_line(line: &str) -> Option<String> {
     let chars = name.chars().count();
     (!is_sentence && chars > 0 && chars <= LABEL_CHARS && !line.contains("|>"))
         .then(|| name.to_owned())
+}
+
+/// The name in a line that is a heading.
+pub(crate) fn heading_name(line: &str) -> Option<String> {
+    short_line(line).or_else(|| heading_of(line))
 }
 
 fn heading_of(line: &str) -> Option<String> {

@@ -148,17 +148,17 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
 pub(crate) fn tell(options: &AnalyzeOptions, sources: &[LogSource]) -> Result<()> {
     let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(options.tokenizer.as_deref())?;
-    let traffic = LoggedTraffic::read(sources, &reading(&rendering), &progress)?;
+    let traffic = LoggedTraffic::read(sources, &reading(&rendering, false), &progress)?;
     let analysis = options.analyze(&traffic, &rendering, &progress)?;
     progress.end();
     options.tell(&analysis)
 }
 
 /// Settings for reading a log without options.
-fn reading(rendering: &Renderings) -> LogReaderSettings<'_> {
+pub(super) fn reading(rendering: &Renderings, skip_bad: bool) -> LogReaderSettings<'_> {
     LogReaderSettings {
         format: None,
-        skip_bad: false,
+        skip_bad,
         block_tokens: None,
         arrivals: Arrivals::FileOrder,
         rendering,
@@ -188,7 +188,7 @@ fn check_outputs(analyze: &Analyze) -> Result<()> {
 }
 
 /// Parses the number of replicas from the command line.
-fn replicas(text: &str) -> Result<usize, String> {
+pub(super) fn replicas(text: &str) -> Result<usize, String> {
     let replicas = text.parse().ok();
     replicas
         .filter(|replicas| (1..=REPLICAS_MAX).contains(replicas))
@@ -235,7 +235,16 @@ impl AnalyzeOptions {
         self.show_text = true;
     }
 
-    fn analyze(
+    /// Options of a fleet, everything else as usual.
+    pub(super) fn of_fleet(
+        replicas: Option<usize>,
+        capacity: Option<String>,
+        tokenizer: Option<PathBuf>,
+    ) -> Self {
+        Self { replicas, capacity, tokenizer, ..Self::default() }
+    }
+
+    pub(super) fn analyze(
         &self,
         traffic: &LoggedTraffic,
         rendering: &Renderings,
@@ -331,7 +340,7 @@ mod tests {
         let options = AnalyzeOptions::default();
         let progress = TaskProgress::bytes("reading");
         let rendering = Renderings::of(None).expect("the toy");
-        let traffic = LoggedTraffic::read(&[source], &reading(&rendering), &progress);
+        let traffic = LoggedTraffic::read(&[source], &reading(&rendering, false), &progress);
         let traffic = traffic.expect("a log");
         let analysis = options.analyze(&traffic, &rendering, &progress);
         let analysis = analysis.expect("valid options");

@@ -15,6 +15,7 @@ const SHORT: &[(&str, &str)] = &[
 
 /// Commands whose length is unknown, or is that of one answer, and which show the time only.
 const WITHOUT_ESTIMATE: &[&str] = &[
+    "doctor",
     "index show",
     "index dump",
     "shadow",
@@ -32,7 +33,9 @@ pub(crate) fn missing(name: &str, args: &str, text: &str) -> Option<&'static str
     if SHORT.iter().any(|(short, _)| *short == name) || args.contains("--derive") {
         return None;
     }
-    let has_estimate = !WITHOUT_ESTIMATE.contains(&name) && !args.contains("--url");
+    // `validate` knows the number of its requests.
+    let has_length = name == "validate" || !args.contains("--url");
+    let has_estimate = !WITHOUT_ESTIMATE.contains(&name) && has_length;
     let part = if has_estimate { "(eta " } else { "(0s)" };
     (!text.contains(part)).then_some(part)
 }

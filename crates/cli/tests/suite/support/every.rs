@@ -23,6 +23,7 @@ pub const SMALL: &[(&str, &str)] = &[
     ("lint", "requests.jsonl --show-text"),
     ("validate", "requests.jsonl --url {one} --requests 4"),
     ("doctor", "--url {one}"),
+    ("fix", "requests.jsonl --diff"),
     ("replay", "golden.jsonl --per-class"),
     ("plan", "golden.jsonl --model llama3-70b"),
     ("simulate fleet", "--preset laptop --rates 4,9 --rung-seconds 10"),
