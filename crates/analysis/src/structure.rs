@@ -100,9 +100,12 @@ impl ChangePlace {
         let is_history = role != "system" && has_answer(&new[new_at..]) && message.number > 0;
         if is_history {
             let detail = rewriting(old, new, spans);
-            let label = label(line_start(new, new_at)).filter(|_| detail.is_empty());
+            let has_label = detail.is_empty() || detail == history::NUMBERS;
+            let label = label(line_start(new, new_at)).filter(|_| has_label);
             let heading = heading(new, new_at, message.start).map(|heading| shown(&heading));
-            let heading = heading.filter(|heading| Some(heading) != label.as_ref());
+            // The first field of a record is no heading.
+            let is_heading = |heading: &String| Some(heading) != label.as_ref();
+            let heading = heading.filter(|heading| is_heading(heading) && !heading.contains('{'));
             return Some(Self { detail, heading, ..found(ChangeForm::History, label) });
         }
         if !matches!(role, "" | "system") && message.number > 0 {

@@ -7,7 +7,7 @@ use super::{floor, line_at, slice};
 
 /// A text of the history that was escaped once more, or once less.
 const ESCAPED: &str = "escaped in another way";
-const NUMBERS: &str = "numbers are written in another form";
+pub(super) const NUMBERS: &str = "numbers are written in another form";
 const SPACE: &str = "white space differs";
 const CHARACTERS: &str = "characters are written in another form";
 const SERIALIZED: &str = "serialized again: white space or escapes differ";

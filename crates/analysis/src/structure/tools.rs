@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 
-use super::ChangeForm;
+use super::label::label;
+use super::{ChangeForm, floor, line_start};
 
 /// The words in front of a toy prompt's tools.
 pub(super) const TOOLS_MARK: &str = "You may call these tools:\n";
@@ -38,6 +39,13 @@ pub(super) fn tools(old: &str, new: &str) -> Option<(ChangeForm, String)> {
     })
 }
 
+/// The label in front of the first difference of two texts, behind a colon.
+fn label_in(old: &str, new: &str) -> String {
+    let same = old.bytes().zip(new.bytes()).take_while(|(one, other)| one == other).count();
+    let label = label(line_start(new, floor(new, same)));
+    label.map_or_else(String::new, |label| format!(": {label}"))
+}
+
 /// The path to the first field that differs, in the order of the newer value.
 fn first_difference(old: &Value, new: &Value) -> Option<String> {
     match (old, new) {
@@ -63,6 +71,7 @@ fn first_difference(old: &Value, new: &Value) -> Option<String> {
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
             one.iter().zip(other).find_map(|(one, other)| first_difference(one, other))
         }
+        (Value::String(one), Value::String(other)) if one != other => Some(label_in(one, other)),
         _ => (old != new).then(String::new),
     }
 }
