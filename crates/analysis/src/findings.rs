@@ -236,7 +236,13 @@ fn common_place<'p>(
         .take(PLACES_COMPARED)
         .filter_map(|pair| {
             let spans = (pair.evidence.old.clone(), pair.evidence.new.clone());
-            ChangePlace::of(&said[pair.old].text, &said[pair.new].text, &spans)?.shown()
+            let (old, new) = (&said[pair.old].text, &said[pair.new].text);
+            let mut place = ChangePlace::of(old, new, &spans)?;
+            // The order of keys is a property of the whole record.
+            if pair.evidence.cause == Cause::JsonKeys {
+                place = place.of_record(new, spans.1.start);
+            }
+            place.shown()
         })
         .collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -18,7 +18,7 @@ use headstart_core::shown::one_line;
 use headstart_insight::text::PromptChange;
 
 use history::{OTHER_WRITING, rewriting};
-use label::{VALUE_BYTES, heading, is_item, label};
+use label::{VALUE_BYTES, call_id, heading, is_item, label, label_near};
 pub(crate) use label::{heading_name, is_item as is_list_item};
 use message::{MessageStart, holds_system_start, message};
 pub(crate) use message::{PromptMessage, first_message, has_answer, holds_message_start};
@@ -100,8 +100,10 @@ impl ChangePlace {
         let is_history = role != "system" && has_answer(&new[new_at..]) && message.number > 0;
         if is_history {
             let detail = rewriting(old, new, spans);
-            let has_label = detail.is_empty() || detail == history::NUMBERS;
-            let label = label(line_start(new, new_at)).filter(|_| has_label);
+            let has_label =
+                detail.is_empty() || [history::NUMBERS, history::RECOUNTED].contains(&detail);
+            let named = || call_id(line_start(new, new_at)).or_else(|| label_near(old, new, spans));
+            let label = named().filter(|_| has_label);
             let heading = heading(new, new_at, message.start).map(|heading| shown(&heading));
             // The first field of a record is no heading.
             let is_heading = |heading: &String| Some(heading) != label.as_ref();
@@ -114,7 +116,7 @@ impl ChangePlace {
         let (old_line, new_line) = (line_at(old, old_at), line_at(new, new_at));
         let is_over_lines = came.contains('\n') || went.contains('\n');
         let is_short = came.len().max(went.len()) <= VALUE_BYTES;
-        let label = label(line_start(new, new_at));
+        let label = label_near(old, new, spans);
         let heading = heading(new, new_at, message.start);
         let form = if is_item(old_line) || is_item(new_line) {
             ChangeForm::List
@@ -176,7 +178,8 @@ impl ChangePlace {
         }
         let lines = (line_at(old, old_at), line_at(new, new_at));
         let is_same = same::is_other_characters(lines.0, lines.1);
-        is_same.then(|| found(ChangeForm::Characters, None, None)).flatten()
+        let name = || label(line_start(new, new_at));
+        is_same.then(|| found(ChangeForm::Characters, name(), None)).flatten()
     }
 
     /// The same place without words of the prompt.
@@ -194,6 +197,20 @@ impl ChangePlace {
     /// Whether the words of a change may stand for another cause.
     pub(crate) fn is_name_of_content(&self) -> bool {
         matches!(self.form, ChangeForm::Image | ChangeForm::Link | ChangeForm::Pseudonyms)
+    }
+
+    /// The same place, named by the record that a byte is in: the words in front of an object, or a
+    /// tag.
+    pub(crate) fn of_record(mut self, text: &str, at: usize) -> Self {
+        let front = line_start(text, floor(text, at));
+        let name = match (front.find('{'), front.find('<')) {
+            (Some(brace), _) => &front[..brace],
+            (None, Some(tag)) => front[tag + 1..].split_whitespace().next().unwrap_or_default(),
+            (None, None) => return self,
+        };
+        let name = name.trim_matches([' ', ':', '：', '=', '"', '`', '#', '*', '-']);
+        self.label = (!name.is_empty() && name.chars().count() <= SHOWN_CHARS).then(|| shown(name));
+        self
     }
 
     /// A number that stands for it: equal places have the same.

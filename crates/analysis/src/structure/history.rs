@@ -12,6 +12,9 @@ const SPACE: &str = "white space differs";
 const CHARACTERS: &str = "characters are written in another form";
 const SERIALIZED: &str = "serialized again: white space or escapes differ";
 
+/// A number that depends on the time of the request.
+pub(super) const RECOUNTED: &str = "a number, such as a relative age, was recomputed";
+
 /// Changes that leave the content as it is.
 pub(super) const OTHER_WRITING: [&str; 5] = [ESCAPED, NUMBERS, SPACE, CHARACTERS, SERIALIZED];
 
@@ -41,7 +44,7 @@ pub(super) fn rewriting(
     if is_same_number(number_around(old, &spans.0), number_around(new, &spans.1)) {
         NUMBERS
     } else if is_number(went) && is_number(came) {
-        "a number, such as a relative age, was recomputed"
+        RECOUNTED
     } else if is_json(lines.1) && compact(lines.0) == compact(lines.1) {
         SERIALIZED
     } else if went.trim().is_empty() {
@@ -50,7 +53,7 @@ pub(super) fn rewriting(
         "text was removed"
     } else if ink(went) == ink(came) {
         SPACE
-    } else if escapes(went) != escapes(came) {
+    } else if escapes(went) != escapes(came) || unescaped(lines.0) == unescaped(lines.1) {
         ESCAPED
     } else if is_other_characters(lines.0, lines.1) {
         CHARACTERS
@@ -59,6 +62,20 @@ pub(super) fn rewriting(
     } else {
         ""
     }
+}
+
+/// A line with its escapes undone, however often they were done.
+fn unescaped(line: &str) -> String {
+    let mut line = line.to_owned();
+    for (escaped, char) in [("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\"")] {
+        let mut before = usize::MAX;
+        // Each round makes the line shorter, or is the last one.
+        while line.len() < before {
+            before = line.len();
+            line = line.replace(escaped, char);
+        }
+    }
+    line
 }
 
 /// A line without white space, be it escaped or not, and without backslashes.

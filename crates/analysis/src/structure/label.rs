@@ -1,6 +1,8 @@
 //! Labels, headings and items: the forms of lines.
 
-use super::{line_at, line_begin};
+use std::ops::Range;
+
+use super::{floor, line_at, line_begin, slice};
 
 /// Longest label, characters.
 const LABEL_CHARS: usize = 48;
@@ -56,6 +58,38 @@ pub(super) fn label(front: &str) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
+/// The label of a change: in front of it, or else letters of the value that stay the same, or the
+/// word behind it, as in `453 seconds ago`.
+pub(super) fn label_near(
+    old: &str,
+    new: &str,
+    spans: &(Range<usize>, Range<usize>),
+) -> Option<String> {
+    let at = floor(new, spans.1.start);
+    let in_front = label(&new[line_begin(new, at)..at]);
+    in_front.or_else(|| {
+        let (went, came) = (slice(old, &spans.0), slice(new, &spans.1));
+        let same = came.chars().zip(went.chars()).take_while(|(one, other)| one == other);
+        let letters = same.map(|(char, _)| char).take_while(|char| char.is_alphabetic());
+        let name: String = letters.take(LABEL_CHARS).collect();
+        let behind = new.get(spans.1.end..).unwrap_or_default();
+        let letters = behind.chars().skip_while(|char| *char == ' ').take(LABEL_CHARS);
+        let behind: String = letters.take_while(|char| char.is_alphabetic()).collect();
+        [name, behind].into_iter().find(|name| name.chars().count() >= 2)
+    })
+}
+
+/// The field of a call's id, by the JSON in front of it: APIs name it in several ways.
+pub(super) fn call_id(front: &str) -> Option<String> {
+    let is_id = ["\"id\":", "\"id\": ", "\"tool_use_id\":", "\"call_id\":"]
+        .iter()
+        .any(|field| front.trim_end().trim_end_matches('"').trim_end().ends_with(field.trim_end()));
+    let is_call = ["tool_use", "tool_result", "tool_calls", "\"function\"", "function_call"]
+        .iter()
+        .any(|kind| front.contains(kind));
+    (is_id && is_call).then(|| "tool_call_id".to_owned())
+}
+
 /// Whether a line is an item of a list: a bullet, a number, a box, or a path.
 pub(crate) fn is_item(line: &str) -> bool {
     let line = line.trim_start();
@@ -85,11 +119,20 @@ pub(super) fn heading(text: &str, at: usize, start: usize) -> Option<String> {
     let paragraph: Vec<&str> = paragraph.collect();
     let marked = paragraph.iter().find_map(|line| heading_of(line));
     let first = || paragraph.last().copied().and_then(short_line);
-    let any = || above.lines().rev().take(HEADING_LINES).find_map(heading_of);
+    let any = || {
+        let lines: Vec<&str> = above.lines().rev().take(HEADING_LINES).collect();
+        let marked = lines.iter().find_map(|line| heading_of(line));
+        // Or a short line that a paragraph begins with.
+        marked.or_else(|| {
+            let is_first = |at: usize| lines.get(at + 1).is_none_or(|line| line.trim().is_empty());
+            let firsts = (0..lines.len()).filter(|&at| is_first(at));
+            firsts.filter(|&at| !is_item(lines[at])).find_map(|at| short_line(lines[at]))
+        })
+    };
     marked.or_else(first).or_else(any).or_else(|| {
         // The line itself may begin with one, in front of what changes.
         let (front, _) = text[line_begin(text, at)..at].split_once([':', '：'])?;
-        heading_of(&format!("{front}:"))
+        heading_of(&format!("{front}:")).filter(|name| !name.contains(['{', '"']))
     })
 }
 
