@@ -5,7 +5,8 @@
 
 Each log is fixed for one replica with the engine's blocks. Then `headstart validate` sends the log
 as it is and the fixed one, and the hit rates that the engine reports are compared with the
-predicted ones. The engine must be one cache, report cached tokens, and have /tokenize.
+predicted ones. The engine must be one cache and report cached tokens. --tokenizer names the engine's own
+tokenizer, with which both commands render the same tokens.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ def run(arguments: list[str], codes: tuple[int, ...] = (0,)) -> dict:
     return json.loads(done.stdout)
 
 
-def reported(headstart: str, log: pathlib.Path, url: str) -> float:
+def reported(headstart: str, log: pathlib.Path, url: str, tokenizer: list[str]) -> float:
     """The hit rate of a log on the engine, in percent."""
-    told = run([headstart, "validate", str(log), "--url", url, "--json"], codes=(0, 1))
+    command = [headstart, "validate", str(log), "--url", url, "--json", *tokenizer]
+    told = run(command, codes=(0, 1))
     return 100 * told["hit_rate"]["reported"]
 
 
@@ -36,24 +38,26 @@ def main() -> None:
     options.add_argument("logs", nargs="+", type=pathlib.Path)
     options.add_argument("--url", required=True)
     options.add_argument("--headstart", default="target/release/headstart")
-    options.add_argument("--capacity", default="100000", help="KV blocks of 16 tokens")
+    options.add_argument("--capacity", default="100000", help="KV blocks of the engine")
+    options.add_argument("--block-tokens", default="16", help="tokens of a block")
     options.add_argument("--tokenizer", help="folder of the engine's tokenizer")
     given = options.parse_args()
     print("log | predicted before, after, gain | live before, after, gain | difference")
     worst = 0.0
+    tokenizer = ["--tokenizer", given.tokenizer] if given.tokenizer else []
     for log in given.logs:
         with tempfile.TemporaryDirectory() as folder:
             fixed = pathlib.Path(folder) / "fixed.jsonl"
             command = [given.headstart, "fix", str(log), "--replicas", "1", "--json"]
             command += ["--capacity", given.capacity, "--write", str(fixed)]
-            command += ["--tokenizer", given.tokenizer] if given.tokenizer else []
+            command += ["--block-tokens", given.block_tokens, *tokenizer]
             told = run(command)
             before, after = (100 * told[f"hit_rate_{when}"] for when in ("before", "after"))
-            live = [reported(given.headstart, path, given.url) for path in (log, fixed)]
+            live = [reported(given.headstart, path, given.url, tokenizer) for path in (log, fixed)]
         difference = (after - before) - (live[1] - live[0])
         worst = max(worst, abs(difference))
         print(
-            f"{log.stem} | {before:.1f} {after:.1f} {after - before:+.1f} | "
+            f"{log.parent.name}/{log.stem} | {before:.1f} {after:.1f} {after - before:+.1f} | "
             f"{live[0]:.1f} {live[1]:.1f} {live[1] - live[0]:+.1f} | {difference:+.1f}",
             flush=True,
         )

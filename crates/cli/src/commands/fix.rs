@@ -11,7 +11,7 @@ use headstart_analysis::logs;
 use headstart_analysis::remedy::{LogRewriter, Remedy};
 use headstart_analysis::repair::{self, Repair, RepairStep, ReplayedTokens};
 use headstart_analysis::results::Analysis;
-use headstart_analysis::traffic::{LogSource, LoggedTraffic, Renderings};
+use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
 use headstart_core::figures::{counted, thousands};
 use headstart_terminal::{self as output, Progress, TaskProgress, colour};
 use headstart_trace::format::request_log::LoggedRequest;
@@ -45,6 +45,9 @@ pub(crate) struct Fix {
     /// KV capacity of one replica, as for `analyze` [default: by cost model]
     #[arg(long, value_name = "N")]
     capacity: Option<String>,
+    /// Tokens per block [default: 16]
+    #[arg(long, value_name = "N")]
+    block_tokens: Option<u32>,
     /// Folder of the tokenizer and chat template [default: toy's]
     ///
     /// Token counts of the built-in toy are approximate.
@@ -64,7 +67,10 @@ pub(crate) fn run(fix: &Fix) -> Result<()> {
     let options = AnalyzeOptions::of_fleet(fix.replicas, capacity, tokenizer);
     let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(fix.tokenizer.as_deref())?;
-    let reading = super::analyze::reading(&rendering, fix.skip_bad);
+    let reading = LogReaderSettings {
+        block_tokens: fix.block_tokens,
+        ..super::analyze::reading(&rendering, fix.skip_bad)
+    };
     let sources = [LogSource::File(fix.file.clone())];
     let traffic = LoggedTraffic::read(&sources, &reading, &progress)?;
     let analysis = options.analyze(&traffic, &rendering, &progress)?;

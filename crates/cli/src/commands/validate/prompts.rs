@@ -9,7 +9,7 @@ use headstart_analysis::rendering::Rendering;
 use headstart_core::{TokenId, TraceRequest};
 use headstart_loadgen::{ApiClient, LoadgenError};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
 /// One prompt of the file.
@@ -43,7 +43,9 @@ impl PromptTokenSource<'_> {
                             ("messages", messages.clone()),
                             ("add_generation_prompt", true.into()),
                         ]);
-                        call.extend(tools.clone().map(|tools| ("tools".to_owned(), tools)));
+                        call.extend(
+                            tools.clone().map(|tools| ("tools".to_owned(), of_openai(tools))),
+                        );
                         call
                     }
                 };
@@ -56,6 +58,22 @@ impl PromptTokenSource<'_> {
             }
         }
     }
+}
+
+/// Tools in OpenAI's shape, which `/tokenize` takes; Anthropic's has no `function`.
+fn of_openai(mut tools: Value) -> Value {
+    for tool in tools.as_array_mut().into_iter().flatten() {
+        if tool.get("function").is_none() && tool.get("name").is_some() {
+            let mut function = tool.take();
+            if let Some(function) = function.as_object_mut() {
+                let schema = function.remove("input_schema");
+                function.extend(schema.map(|schema| ("parameters".to_owned(), schema)));
+                function.remove("cache_control");
+            }
+            *tool = json!({"type": "function", "function": function});
+        }
+    }
+    tools
 }
 
 fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {

@@ -380,10 +380,12 @@ fn whatever_is_asked_each_load_is_answered_once_and_right() {
             release(&mut store, all.collect());
             store.poll(&mut moved);
             for moved in moved.drain(..) {
-                let TransferReport::PartLoaded { id, .. } = moved else {
+                let TransferReport::PartLoaded { id, result, .. } = moved else {
                     panic!("{moved:?}");
                 };
                 asked.remove(&id.0).expect("answered once");
+                // On a busy machine most loads end only here.
+                answered += u64::from(result == TransferResult::Done);
             }
         }
         assert!(answered > 100, "{answered} came");
