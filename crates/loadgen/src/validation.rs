@@ -204,7 +204,7 @@ fn reason(row: &ValidatedRequest, block_size: u32) -> DifferenceReason {
     let block_size = block_size.max(1);
     if row.prompt_tokens != row.sent_tokens {
         DifferenceReason::PromptLength
-    } else if row.reported % block_size != 0 {
+    } else if !row.reported.is_multiple_of(block_size) {
         DifferenceReason::BlockSize
     } else if row.reported > row.unlimited {
         let is_last = row.sent_tokens.is_multiple_of(block_size)

@@ -169,9 +169,7 @@ fn folded(text: &str) -> Vec<char> {
         match char {
             // A combining mark: its letter is before it.
             '\u{300}'..='\u{36f}' => {
-                if folded.last().is_some_and(char::is_ascii_alphabetic) {
-                    folded.pop();
-                }
+                folded.pop_if(|letter| letter.is_ascii_alphabetic());
             }
             '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => {}
             '\u{ff01}'..='\u{ff5e}' => {

@@ -215,7 +215,7 @@ impl ValidationRun<'_> {
             Err(reason) => self.fail(reason)?,
             Ok(prompt) if self.is_too_long(&prompt) => self.left_out.too_long += 1,
             Ok(prompt) if prompt.tokens.is_empty() => {
-                self.fail("a prompt without tokens".into())?
+                self.fail("a prompt without tokens".into())?;
             }
             Ok(prompt) => match self.send(&prompt) {
                 Ok(row) => self.rows.extend(row),

@@ -153,7 +153,7 @@ fn steps(examined: &Examination) -> Option<Diagnosis> {
     let Some(size) = examined.facts.block_size.filter(|&size| size > 0) else {
         return Some(passed(NAME, format!("prefixes match in steps of {step} tokens")));
     };
-    if step % size == 0 {
+    if step.is_multiple_of(size) {
         let cost = if step == size { String::new() } else { format!(", in steps of {step}") };
         return Some(passed(NAME, format!("{size} tokens{cost}")));
     }
