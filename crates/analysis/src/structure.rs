@@ -189,7 +189,7 @@ impl ChangePlace {
 
     /// The words of the prompt that name it.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        let names = self.label.iter().chain(&self.heading);
+        let names = self.label.iter().chain(self.heading_above());
         // A label may have an outer one in front, and a tool's name the path of a field behind.
         names.flat_map(|name| name.split([':', '.'])).map(str::trim).filter(|name| !name.is_empty())
     }
@@ -265,7 +265,7 @@ impl ChangePlace {
             ChangeForm::History => {
                 let role = &self.role;
                 let detail = if self.detail.is_empty() { "changed" } else { self.detail };
-                let name = self.label.as_ref().or(self.heading.as_ref());
+                let name = self.label.as_ref().or(self.heading_above());
                 let at = name.map_or_else(String::new, |name| format!(" at `{name}`"));
                 format!("an earlier {role} message in the history{at} was rewritten ({detail})")
             }
@@ -300,11 +300,20 @@ impl ChangePlace {
             (_, "") => "the prompt",
             _ => "the first message",
         };
-        Some(match (&self.label, &self.heading) {
+        Some(match (&self.label, self.heading_above()) {
             (Some(label), Some(heading)) => format!("`{label}` under `{heading}` in {part}"),
             (Some(name), None) | (None, Some(name)) => format!("`{name}` in {part}"),
             (None, None) => part.to_owned(),
         })
+    }
+
+    /// The heading, unless it is the line itself: then it holds a part of what changes, which sets
+    /// places apart and is not shown.
+    fn heading_above(&self) -> Option<&String> {
+        let is_line = |heading: &&String| {
+            self.label.as_ref().is_some_and(|label| heading.starts_with(label.as_str()))
+        };
+        self.heading.as_ref().filter(|heading| !is_line(heading))
     }
 
     /// The name of what changes: a value's label, a list's or a text's heading.
@@ -313,7 +322,7 @@ impl ChangePlace {
             ChangeForm::List
             | ChangeForm::Section
             | ChangeForm::ListOrder
-            | ChangeForm::FieldOrder => self.heading.as_ref().or(self.label.as_ref()),
+            | ChangeForm::FieldOrder => self.heading_above().or(self.label.as_ref()),
             _ => self.label.as_ref(),
         }
     }

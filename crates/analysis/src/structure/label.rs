@@ -130,8 +130,8 @@ pub(super) fn heading(text: &str, at: usize, start: usize) -> Option<String> {
         })
     };
     marked.or_else(first).or_else(any).or_else(|| {
-        // The line itself may begin with one, in front of what changes.
-        let (front, _) = text[line_begin(text, at)..at].split_once([':', '：'])?;
+        // The line itself may begin with one.
+        let (front, _) = line_at(text, at).split_once([':', '：'])?;
         heading_of(&format!("{front}:")).filter(|name| !name.contains(['{', '"']))
     })
 }
