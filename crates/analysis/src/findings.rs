@@ -199,7 +199,9 @@ impl TextComparison {
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
             let place = common_place(pairs.clone(), said);
-            let samples = pairs.clone().take(PLACES_COMPARED).map(|pair| ChangeSample {
+            // Pairs of the whole log: those of one hour have more in common.
+            let step = pairs.clone().count() / PLACES_COMPARED + 1;
+            let samples = pairs.clone().step_by(step).map(|pair| ChangeSample {
                 text: &said[pair.new].text,
                 start: pair.evidence.new.start,
                 end: pair.evidence.new.end,

@@ -60,7 +60,8 @@ impl TextComparison {
                 continue;
             };
             let (cause, title) = told(place, &pairs, said, &scope);
-            let samples = pairs.iter().take(PLACES_COMPARED).map(|(pair, _)| ChangeSample {
+            let step = pairs.len() / PLACES_COMPARED + 1;
+            let samples = pairs.iter().step_by(step).map(|(pair, _)| ChangeSample {
                 text: &said[pair.new].text,
                 start: pair.new_bytes.start,
                 end: pair.new_bytes.end,

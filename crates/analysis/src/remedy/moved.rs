@@ -63,7 +63,11 @@ impl MovedText {
                     if let MovedPart::Sentence(text) = part { Some(text) } else { None }
                 });
                 let begin = others.fold(first, |one, other| common_front(&one, &other));
-                let begin = begin.trim_end().to_owned();
+                // Digits belong to what changes, also where all samples share them.
+                let digit = begin.find(|char: char| char.is_ascii_digit());
+                let words = begin[..digit.unwrap_or(begin.len())].trim_end();
+                let is_enough = words.chars().filter(|char| char.is_alphabetic()).count() >= 2;
+                let begin = if is_enough { words } else { begin.trim_end() }.to_owned();
                 (begin.len() >= BEGIN_MIN).then_some(MovedPart::Sentence(begin))?
             }
             other => other,

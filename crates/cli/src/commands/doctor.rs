@@ -3,6 +3,8 @@
 mod diagnosis;
 mod events;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_core::figures::counted;
@@ -17,6 +19,9 @@ use crate::exit::CheckFailure;
 use crate::server::ServerOptions;
 use diagnosis::{CheckOutcome, Diagnosis, Examination};
 use events::EventWatch;
+
+/// Time for one answer: a prompt of some thousand tokens on a busy CPU.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Check whether prefix caching works on an engine.
 #[derive(Args, Debug)]
@@ -62,8 +67,10 @@ async fn examined(doctor: &Doctor) -> Result<Examination> {
     let before = EnginePages::read(url, key.as_deref()).await?;
     let facts = before.facts();
     let model = doctor.served_model_name.clone().or_else(|| facts.model.clone());
-    let model = model.context("the engine names no model; pass --served-model-name")?;
+    let model = model
+        .context("no model in /v1/models: no engine answers there, or pass --served-model-name")?;
     let client = ApiClient::new(url, &model, key.as_deref())?;
+    let client = client.with_request_timeout(REQUEST_TIMEOUT);
     let watch = match &doctor.kv_events {
         Some(endpoint) => Some(EventWatch::start(endpoint).await),
         None => None,

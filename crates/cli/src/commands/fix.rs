@@ -13,6 +13,7 @@ use headstart_analysis::repair::{self, Repair, RepairStep, ReplayedTokens};
 use headstart_analysis::results::Analysis;
 use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
 use headstart_core::figures::{counted, thousands};
+use headstart_core::shown::one_line;
 use headstart_terminal::{self as output, Progress, TaskProgress, colour};
 use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
@@ -60,6 +61,9 @@ pub(crate) fn run(fix: &Fix) -> Result<()> {
     if fix.file.as_os_str() == "-" {
         return Err(usage("the log is read twice; name a file, not standard input"));
     }
+    if fix.block_tokens == Some(0) {
+        return Err(usage("--block-tokens must be at least 1"));
+    }
     if let Some(path) = &fix.write {
         output::files(&[("--write", path)], &[&fix.file])?;
     }
@@ -79,6 +83,8 @@ pub(crate) fn run(fix: &Fix) -> Result<()> {
     progress.end();
     if let Some(path) = &fix.write {
         output::save(path, repair::rewritten(repair.remedies(), &requests))?;
+        let count = counted(requests.len() as u64, "request");
+        output::note(&format!("wrote {count} to {}", one_line(&path.display().to_string())));
     }
     output::line(&if fix.json {
         shown_json(&analysis, &repair).to_string()
@@ -130,7 +136,8 @@ fn shown_text(analysis: &Analysis, repair: &Repair) -> String {
             }
             before = step.after;
         } else {
-            text += "\n   It saves nothing in the replay and is not applied.";
+            text += "\n   This rewriting saves nothing in the replay and is not applied.";
+            text += &format!("\n   By hand: {}", finding.fix);
         }
         text += "\n\n";
     }
@@ -139,7 +146,7 @@ fn shown_text(analysis: &Analysis, repair: &Repair) -> String {
         text += &format!("By hand: {}: {}\n\n", finding.title, finding.fix);
     }
     if repair.steps.is_empty() && repair.without_remedy.is_empty() {
-        text += "`headstart analyze` finds nothing to fix in this log.\n\n";
+        text += "No finding of this log has a remedy. `headstart analyze` has its headlines.\n\n";
     }
     text + &format!(
         "Hit rate {} → {} in a replay on {}, {} of {} prompt tokens computed.",

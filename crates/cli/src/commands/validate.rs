@@ -58,7 +58,7 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<usize>,
     /// Greatest difference of the hit rates, percentage points
-    #[arg(long, default_value_t = 0.5, value_name = "POINTS")]
+    #[arg(long, default_value_t = 0.5, value_name = "POINTS", allow_negative_numbers = true)]
     tolerance: f64,
     /// Print JSON
     #[arg(long)]
@@ -94,8 +94,11 @@ pub(crate) struct LeftOut {
 
 /// Plays the requests and reports.
 pub(crate) fn run(validate: &Validate) -> Result<()> {
-    if validate.requests == Some(0) || validate.tolerance.is_nan() || validate.tolerance < 0.0 {
-        return Err(usage("--requests must be at least 1, and --tolerance at least 0"));
+    if validate.requests == Some(0) {
+        return Err(usage("--requests must be at least 1"));
+    }
+    if !(0.0..=100.0).contains(&validate.tolerance) {
+        return Err(usage("--tolerance must be between 0 and 100 percentage points"));
     }
     let mut reader = validate.input.open_uncounted()?;
     let is_log = matches!(reader.format(), Format::Requests | Format::Conversation);

@@ -18,6 +18,9 @@ const ANSWERS: u64 = 1 << 63;
 /// prediction is worth.
 const BLOCKS_MAX: usize = 1 << 24;
 
+/// Largest block, tokens: more than any engine's.
+const BLOCK_SIZE_MAX: u32 = 1 << 16;
+
 /// The cache whose hits are predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CacheModel {
@@ -65,6 +68,9 @@ impl HitPrediction {
     pub(super) fn new(model: CacheModel) -> Result<Self> {
         if model.block_size == 0 || model.blocks == Some(0) {
             return Err(usage("--cache-blocks and --block-size must be at least 1"));
+        }
+        if model.block_size > BLOCK_SIZE_MAX {
+            return Err(usage(format!("--block-size: at most {BLOCK_SIZE_MAX}")));
         }
         if model.blocks.is_some_and(|blocks| blocks > BLOCKS_MAX) {
             return Err(usage(format!("--cache-blocks: at most {BLOCKS_MAX} can be predicted")));
@@ -207,6 +213,7 @@ mod tests {
     fn impossible_caches_are_usage_errors() {
         for wrong in [
             CacheModel { block_size: 0, ..model(None, None) },
+            CacheModel { block_size: BLOCK_SIZE_MAX + 1, ..model(None, None) },
             model(Some(0), None),
             model(Some(BLOCKS_MAX + 1), None),
             model(Some(8), Some("best")),
