@@ -1,6 +1,6 @@
 //! The worth of remedies: the log is rewritten with one more remedy at a time, and replayed.
 //!
-//! The replay is that of the fixes in [`crate::fix`]: requests in order of time, each to the
+//! The replay is that of the savings of `headstart analyze`: requests in order of time, each to the
 //! replica that holds most of its prompt, without service times.
 
 use headstart_core::Progress;

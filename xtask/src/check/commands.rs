@@ -16,7 +16,7 @@ use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// Commands that do not run here, by a part of them, and why.
-const SKIPPED: [(&str, &str); 25] = [
+const SKIPPED: [(&str, &str); 26] = [
     ("git clone", "fetches"),
     ("cargo ", "is cargo's own"),
     ("vllm ", "needs vLLM"),
@@ -33,6 +33,7 @@ const SKIPPED: [(&str, &str); 25] = [
     ("headstart top", "runs until it is stopped"),
     ("headstart shadow", "needs an engine"),
     ("headstart index", "needs an engine"),
+    ("--kv-events tcp", "needs an engine with KV events"),
     ("--normalize", "needs an engine"),
     ("--predictor model.hsp", "needs a trained model"),
     ("chatcmpl-", "is a pattern"),
