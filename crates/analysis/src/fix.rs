@@ -28,6 +28,18 @@ pub(crate) struct Fixes<'a> {
     before: OnceLock<u64>,
 }
 
+/// Tokens that a fleet computes of `requests`, each sent where most of it is held.
+pub(crate) fn computed_tokens<'r>(
+    settings: SpreadConfig,
+    requests: impl Iterator<Item = &'r TraceRequest>,
+) -> u64 {
+    let mut spread = SpreadFleet::new(PlacementPolicy::LongestPrefix, settings);
+    for request in requests {
+        spread.serve(request);
+    }
+    spread.computed_tokens()
+}
+
 /// The beginning of a fixed prompt.
 struct Front {
     text: String,
@@ -56,11 +68,9 @@ impl<'a> Fixes<'a> {
 
     /// Tokens that a replay computes, with `fixed` requests in place of those with their index.
     fn computed(&self, fixed: &HashMap<usize, TraceRequest>) -> u64 {
-        let mut spread = SpreadFleet::new(PlacementPolicy::LongestPrefix, self.settings);
-        for (index, request) in self.traffic.requests.iter().enumerate() {
-            spread.serve(fixed.get(&index).unwrap_or(request));
-        }
-        spread.computed_tokens()
+        let requests = self.traffic.requests.iter().enumerate();
+        let requests = requests.map(|(index, request)| fixed.get(&index).unwrap_or(request));
+        computed_tokens(self.settings, requests)
     }
 
     /// The requests that change, by their index.

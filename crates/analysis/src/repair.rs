@@ -4,10 +4,10 @@
 //! replica that holds most of its prompt, without service times.
 
 use headstart_core::Progress;
-use headstart_sim::spread::{PlacementPolicy, SpreadFleet};
 use headstart_trace::format::request_log::LoggedRequest;
 
 use crate::error::AnalysisError;
+use crate::fix::computed_tokens;
 use crate::fleet::UniformFleet;
 use crate::remedy::{LogRewriter, Remedy};
 use crate::results::Analysis;
@@ -57,13 +57,10 @@ impl ReplayedTokens {
     }
 
     fn of(traffic: &LoggedTraffic, fleet: UniformFleet) -> Self {
-        let config = fleet.spread(traffic.info.block_tokens);
-        let mut spread = SpreadFleet::new(PlacementPolicy::LongestPrefix, config);
-        for request in &traffic.requests {
-            spread.serve(request);
-        }
+        let settings = fleet.spread(traffic.info.block_tokens);
+        let computed = computed_tokens(settings, traffic.requests.iter());
         let prompt = traffic.said.iter().map(|said| said.tokens.len() as u64).sum();
-        Self { prompt, computed: spread.computed_tokens() }
+        Self { prompt, computed }
     }
 }
 

@@ -323,6 +323,8 @@ fn chain(tokens: &[TokenId]) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use headstart_trace::format::request_log::CacheMarks;
+
     use super::*;
 
     /// Requests a minute apart with the same 2,048 tokens in front of their own 64.
@@ -397,6 +399,58 @@ mod tests {
         said[7].settings.push((MARK, 1));
         // A mark somewhere, and prefixes long enough: the counts show no reason.
         check(&said, &minutes(|_| 1), None);
+    }
+
+    #[test]
+    fn a_burst_is_told_by_requests_at_once() {
+        // Ten groups of four: each group begins with another prefix, within a tenth of a second.
+        let mut said = log(|_| 0, |_| Vec::new());
+        let mut arrivals = Vec::new();
+        for (index, request) in said.iter_mut().enumerate() {
+            let group = index as u64 / 4;
+            request.tokens.iter_mut().for_each(|token| *token += 10_000 * group as u32);
+            arrivals.push(Nanos(group * 60_000_000_000 + index as u64 % 4 * 30_000_000));
+        }
+        check(&said, &arrivals, Some("were sent at once, within 0.3 seconds"));
+        // Served all the same: then nothing is lost.
+        for (index, request) in said.iter_mut().enumerate() {
+            request.cached = Some((2112, if index.is_multiple_of(4) { 0 } else { 2048 }));
+        }
+        check(&said, &arrivals, None);
+    }
+
+    #[test]
+    fn a_field_may_part_the_messages_only() {
+        let choice = |index: usize| vec![("tool_choice", index as u64 % 2)];
+        // The system's half is served to all; the messages only to the same choice, of which the
+        // request before has another and the history is that of two before.
+        let mut said = log(|index| if index == 0 { 0 } else { 1024 }, choice);
+        for (index, request) in said.iter_mut().enumerate() {
+            let half = "x".repeat(1_000);
+            request.text = format!("{half}<|im_start|>user\n{half}");
+            // Pairs share their messages, and differ in the field.
+            let pair = index as u32 / 2;
+            request.tokens[1024..].iter_mut().for_each(|token| *token += 10_000 * (pair + 1));
+        }
+        check(&said, &minutes(|_| 1), Some("served messages only to requests with the same"));
+    }
+
+    #[test]
+    fn marks_at_the_wrong_place_are_told() {
+        let packed = |marks: CacheMarks| move |_: usize| vec![(MARK, marks.packed())];
+        let last = CacheMarks { last_block: 3, has_last: true, has_earlier: false };
+        check(&log(|_| 0, packed(last)), &minutes(|_| 1), Some("on the last message"));
+        let both = CacheMarks { has_earlier: true, ..last };
+        check(&log(|_| 0, packed(both)), &minutes(|_| 1), None);
+        // All continue the first request, whose mark is at block 10.
+        let at = |block: u64| {
+            move |index: usize| {
+                let last_block = if index == 0 { 10 } else { block };
+                vec![(MARK, CacheMarks { last_block, ..both }.packed())]
+            }
+        };
+        check(&log(|_| 0, at(31)), &minutes(|_| 1), Some("look-back"));
+        check(&log(|_| 0, at(30)), &minutes(|_| 1), None);
     }
 
     #[test]

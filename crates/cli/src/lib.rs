@@ -39,6 +39,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use headstart_core::shown::visible;
 
 /// Route LLM requests by cached prefix, and explain cache misses.
 #[derive(Debug, Parser)]
@@ -161,7 +162,9 @@ pub fn ended(outcome: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The suggestion needs the causes: the list of known names may be in one of them.
-            let text = format!("error: {}", near::suggested(with_causes(&error)));
+            // Names of files and words of servers are strangers' texts.
+            let said = visible(&with_causes(&error));
+            let text = format!("error: {}", near::suggested(said));
             headstart_terminal::to_stderr(&(headstart_terminal::for_stderr(&text) + "\n"));
             exit::code(&error)
         }

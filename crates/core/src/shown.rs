@@ -38,6 +38,20 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
+/// A text with its lines and blanks as they are, and what is hidden as `\u{…}`.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_hidden(letter) && !matches!(letter, '\n' | '\t') {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

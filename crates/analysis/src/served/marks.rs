@@ -52,10 +52,10 @@ fn only_last(said: &[LoggedPrompt]) -> Option<String> {
     let is_only = |request: &LoggedPrompt| {
         marks(request).is_some_and(|marks| marks.has_last && !marks.has_earlier)
     };
-    let is_claude = said.iter().all(is_only);
+    let is_each = said.iter().all(is_only);
     let first = said.iter().filter(|request| served(request) == 0).count();
     // Later requests of a conversation may be served by the mark of the one before.
-    (is_claude && first * 2 >= said.len()).then(|| {
+    (is_each && first * 2 >= said.len()).then(|| {
         format!(
             "The only `{MARK}` is on the last message, which differs from conversation to \
              conversation: a shared prefix before it is never read back. Mark the end of the \

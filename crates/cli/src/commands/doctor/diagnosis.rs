@@ -63,8 +63,9 @@ pub(super) struct Diagnosis {
 
 /// All checks that apply to the engine.
 pub(super) fn of(examined: &Examination) -> Vec<Diagnosis> {
-    let checks = [caching, steps, salts, memory, rate, lower_tier, tier, replicas, tokens, events];
-    checks.iter().filter_map(|check| check(examined)).collect()
+    let checks = [steps, salts, memory, rate, lower_tier, tier, replicas, tokens, events];
+    let others = checks.iter().filter_map(|check| check(examined));
+    std::iter::once(caching(examined)).chain(others).collect()
 }
 
 fn passed(name: &'static str, sentence: String) -> Diagnosis {
@@ -80,8 +81,7 @@ fn failed(name: &'static str, sentence: String, fix: &str) -> Diagnosis {
 }
 
 /// Whether a repeated prompt is served from the cache.
-#[allow(clippy::unnecessary_wraps)] // One of several checks.
-fn caching(examined: &Examination) -> Option<Diagnosis> {
+fn caching(examined: &Examination) -> Diagnosis {
     const NAME: &str = "prefix caching";
     let Examination { probe, facts, before, after, .. } = examined;
     let prompt = thousands(u64::from(probe.prompt_tokens));
@@ -93,7 +93,7 @@ fn caching(examined: &Examination) -> Option<Diagnosis> {
             1e3 * probe.ttft_repeated.as_secs_f64(),
             1e3 * probe.ttft_first.as_secs_f64(),
         );
-        return Some(passed(NAME, sentence));
+        return passed(NAME, sentence);
     }
     let counters = after.counters().unwrap_or_default();
     let hits = counters.since(before.counters().unwrap_or_default()).hits;
@@ -110,7 +110,7 @@ fn caching(examined: &Examination) -> Option<Diagnosis> {
             EngineKind::Sglang => "start SGLang with --enable-cache-report",
             _ => "start vLLM with --enable-prompt-tokens-details, so that answers say it",
         };
-        return Some(warned("reported hits", sentence, fix));
+        return warned("reported hits", sentence, fix);
     }
     if facts.prefix_caching == Some(false) {
         let sentence = "the engine's own figures say that prefix caching is off".to_owned();
@@ -118,7 +118,7 @@ fn caching(examined: &Examination) -> Option<Diagnosis> {
             EngineKind::Sglang => "start SGLang without --disable-radix-cache",
             _ => "start vLLM with --enable-prefix-caching",
         };
-        return Some(failed(NAME, sentence, fix));
+        return failed(NAME, sentence, fix);
     }
     if let Some(size) = facts.block_size.filter(|&size| size > probe.prompt_tokens) {
         let sentence = format!(
@@ -126,7 +126,7 @@ fn caching(examined: &Examination) -> Option<Diagnosis> {
             thousands(u64::from(size))
         );
         let fix = "use a smaller block size; models with state-space layers force large blocks";
-        return Some(failed(NAME, sentence, fix));
+        return failed(NAME, sentence, fix);
     }
     if facts.caches > 1 && probe.repeated == 0 {
         let sentence = format!(
@@ -134,13 +134,13 @@ fn caching(examined: &Examination) -> Option<Diagnosis> {
             facts.caches
         );
         let fix = "route by prefix, so that a repeated prompt returns to its replica";
-        return Some(failed(NAME, sentence, fix));
+        return failed(NAME, sentence, fix);
     }
     let found = thousands(u64::from(probe.repeated));
     let sentence = format!("only {found} of {prompt} tokens of a repeated prompt were cached");
     let fix = "check that prefix caching is on, that the model supports it (state-space and \
                sliding-window layers restrict it), and that its memory is not full";
-    Some(failed(NAME, sentence, fix))
+    failed(NAME, sentence, fix)
 }
 
 /// The steps in which prefixes match.

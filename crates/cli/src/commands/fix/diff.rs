@@ -1,6 +1,6 @@
 //! A diff of two texts by lines.
 
-use headstart_core::shown::one_line;
+use headstart_core::shown::visible;
 
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 2;
@@ -42,7 +42,7 @@ pub(super) fn of(before: &str, after: &str) -> String {
             LineMark::Added => '+',
         };
         // Prompts are strangers' texts: no control character reaches the terminal.
-        text += &format!("{sign} {}\n", shortened(&one_line(line)));
+        text += &format!("{sign} {}\n", shortened(&visible(line)));
     }
     text
 }
@@ -114,6 +114,7 @@ mod tests {
         assert_eq!(of(before, after), "  …\n  b\n  c\n- d\n+ X\n  e\n  f\n  g\n+ Y\n");
         assert_eq!(of(before, before), "");
         assert_eq!(of("", "a"), "+ a\n");
-        assert_eq!(of("a\u{1b}[2J", ""), format!("- {}\n", one_line("a\u{1b}[2J")));
+        assert_eq!(of("a\u{1b}[2J", ""), "- a\\u{1b}[2J\n");
+        assert_eq!(of("  a", "a"), "-   a\n+ a\n", "white space is part of a line");
     }
 }
